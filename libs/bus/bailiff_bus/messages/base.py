@@ -1,0 +1,18 @@
+"""The base of every message that is not an audit record, and the register of types."""
+
+from typing import Any, ClassVar
+
+from bailiff_core.model.document import Document
+
+MESSAGE_TYPES: dict[str, type["MessageBody"]] = {}
+
+
+class MessageBody(Document):
+    """Data of one message type. `TYPE` is its CloudEvents type; classes without one are bases."""
+
+    TYPE: ClassVar[str] = ""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if cls.__dict__.get("TYPE"):
+            MESSAGE_TYPES[cls.TYPE] = cls

@@ -1,0 +1,85 @@
+"""`bailiff.node-commands`: what admission and the executor ask of one node agent, with what fences need (§6)."""
+
+from typing import ClassVar, Literal
+
+from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
+
+from .base import MessageBody
+from .requests import JobSpec
+
+
+class Order(Document):
+    """Which record of the log ordered this: compared as the pair (epoch, seq)."""
+
+    epoch: Count
+    seq: Count
+
+
+class CommandBody(MessageBody):
+    """Base of all commands. The node's incarnation is the only one that obeys; `sender_epoch` is the sender's view of the log."""
+
+    TYPE: ClassVar[str] = ""
+    node: Name
+    incarnation: OpaqueId
+    sender: Literal["admission", "executor"]
+    sender_epoch: Count
+
+
+class Fence(CommandBody):
+    """Admission commands of a lower epoch than `sender_epoch` are refused from now on."""
+
+    TYPE: ClassVar[str] = "bailiff.Fence.v1"
+
+
+class TaskAt(Document):
+    """One task of the job on this node, with the devices it gets (ids)."""
+
+    task: Count
+    devices: tuple[OpaqueId, ...] = ()
+    cpu_milli: Count = 0
+    memory_bytes: Count = 0
+    rank: Count = 0
+    local_rank: Count = 0
+
+
+class JobCommand(CommandBody):
+    """Base of commands about one attempt of one job."""
+
+    TYPE: ClassVar[str] = ""
+    order: Order
+    job: Name
+    attempt: Count
+
+
+class StartTask(JobCommand):
+    """Start these tasks of the gang. Ranks and sizes are what torchrun users expect."""
+
+    TYPE: ClassVar[str] = "bailiff.StartTask.v1"
+    tasks: tuple[TaskAt, ...]
+    spec: JobSpec
+    grace: Duration
+    node_rank: Count = 0
+    nodes: Count = 1
+    world_size: Count = 1
+    master_node: Name
+
+
+class Evict(JobCommand):
+    """Make the job's tasks on this node leave: notice and TERM now, KILL after `grace`."""
+
+    TYPE: ClassVar[str] = "bailiff.Evict.v1"
+    grace: Duration
+    cause: str
+    for_job: Name | None = None
+
+
+class Spare(JobCommand):
+    """Do not evict the job after all, if that has not been obeyed yet."""
+
+    TYPE: ClassVar[str] = "bailiff.Spare.v1"
+
+
+class SendInventory(CommandBody):
+    """Report everything: admission has missed something."""
+
+    TYPE: ClassVar[str] = "bailiff.SendInventory.v1"

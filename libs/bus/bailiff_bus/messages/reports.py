@@ -1,0 +1,128 @@
+"""`bailiff.node-reports`: what an agent says. Numbers are gap-free per incarnation; heartbeats have none of their own."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
+from bailiff_core.records.facts import DeviceFacts, DeviceReading
+
+from .base import MessageBody
+
+
+class FenceSeen(Document):
+    """The highest (epoch, seq) that the agent has obeyed. Higher than the log's head: the log was cut short."""
+
+    epoch: Count = 0
+    seq: Count = 0
+
+
+class TaskHeld(Document):
+    """One task in an inventory."""
+
+    job: Name
+    attempt: Count
+    task: Count
+    devices: tuple[OpaqueId, ...] = ()
+    state: Literal["running", "exited", "released"]
+    exit_code: Integer | None = None
+    noticed: bool = False
+    term_sent: bool = False
+    kill_sent: bool = False
+
+
+class ReportBody(MessageBody):
+    """Base of all reports."""
+
+    TYPE: ClassVar[str] = ""
+    node: Name
+    incarnation: OpaqueId
+    number: Count
+
+
+class NodeAnnounced(ReportBody):
+    """A starting agent's first report: who it is and everything it holds. Its number is where this incarnation begins."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeAnnounced.v1"
+    machine_id: OpaqueId
+    boot_id: OpaqueId
+    release: str
+    cpu_milli: Count
+    memory_bytes: Count
+    max_tasks: Annotated[Integer, Field(ge=1)] = 1000
+    labels: dict[Label, Label] = Field(default_factory=dict)
+    devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
+    tasks: tuple[TaskHeld, ...] = ()
+    fence: FenceSeen = FenceSeen()
+
+
+class NodeHeartbeat(ReportBody):
+    """Alive. `number` is that of the newest report, so that a lost one is noticed."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
+    fence: FenceSeen = FenceSeen()
+
+
+class NodeInventory(ReportBody):
+    """Everything the agent holds, because it was asked."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
+    tasks: tuple[TaskHeld, ...] = ()
+
+
+class TaskReport(ReportBody):
+    """Base of reports about one task."""
+
+    TYPE: ClassVar[str] = ""
+    job: Name
+    attempt: Count
+    task: Count
+
+
+class TaskIsRunning(TaskReport):
+    """The process runs."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskIsRunning.v1"
+
+
+class TaskNotStarted(TaskReport):
+    """The command to start was refused, and why."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskNotStarted.v1"
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class EvictionStageReached(TaskReport):
+    """The eviction of the task got this far, `after` µs from the notice."""
+
+    TYPE: ClassVar[str] = "bailiff.EvictionStageReached.v1"
+    stage: Literal["noticed", "term_sent", "kill_sent"]
+    after: Duration = 0
+
+
+class TaskEnded(TaskReport):
+    """The main process ended. Negative: by that signal."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
+    exit_code: Integer
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class TaskIsReleased(TaskReport):
+    """The process tree is gone and the devices were seen free."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskIsReleased.v1"
+    before: tuple[DeviceReading, ...] = ()
+    after: tuple[DeviceReading, ...] = ()
+
+
+class TaskWasSpared(TaskReport):
+    """The eviction was not obeyed and will not be."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskWasSpared.v1"
+
+
+class TaskNotSpared(TaskReport):
+    """The spare came too late: the eviction was obeyed."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskNotSpared.v1"

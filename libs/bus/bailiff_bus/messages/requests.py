@@ -1,0 +1,78 @@
+"""`bailiff.requests`: what anyone who may submit publishes. The client chooses the CloudEvents `id`: repeats are harmless."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.document import Count, Document, Name, OpaqueId
+from bailiff_core.model.policy import Policy
+
+from .base import MessageBody
+
+
+class JobSpec(Document):
+    """The private part of a job: it goes to `bailiff.job-specs` and to the node, never into the audit log.
+
+    command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
+    (`BAILIFF_SIM_RUN_FOR` seconds long). secrets: names that the node resolves, by the variable that holds the value.
+    """
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
+    env: dict[str, str] = Field(default_factory=dict)
+    working_dir: str | None = None
+    secrets: dict[str, str] = Field(default_factory=dict)
+    runtime: Literal["process", "simulated"] = "process"
+
+
+class RequestBody(MessageBody):
+    """Base of all requests."""
+
+    TYPE: ClassVar[str] = ""
+
+
+class SubmitJob(RequestBody):
+    """Run this job. `demand` is what decisions need; `spec` is what the node needs."""
+
+    TYPE: ClassVar[str] = "bailiff.JobSubmitted.v1"
+    demand: JobDemand
+    spec: JobSpec
+
+
+class CancelJob(RequestBody):
+    """End this job, whatever it is doing."""
+
+    TYPE: ClassVar[str] = "bailiff.JobCancelled.v1"
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class ApplyPolicy(RequestBody):
+    """Put this policy in force."""
+
+    TYPE: ClassVar[str] = "bailiff.PolicyApplied.v1"
+    policy: Policy
+
+
+class ReplaceNode(RequestBody):
+    """An operator says that the machine `machine_id` may take the name `node`."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeReplaced.v1"
+    node: Name
+    machine_id: OpaqueId
+
+
+class ReturnNode(RequestBody):
+    """An operator says that silence may be judged again: of one node, or of the pool after `ReportsStale`."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeReturned.v1"
+    node: Name | None = None
+
+
+class AcceptTruncation(RequestBody):
+    """An operator says to go on with a log that is shorter than what agents have obeyed."""
+
+    TYPE: ClassVar[str] = "bailiff.TruncationAccepted.v1"
+    epoch: Count
+    seq: Count
+    reason: Annotated[str, Field(max_length=1000)] = ""

@@ -1,0 +1,75 @@
+"""What a job asks for: its gang of tasks and the rules of their placement. Nothing private stands here."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from .document import Count, Document, Duration, Integer, Label, Name, OpaqueId
+
+
+class TaskGroup(Document):
+    """`count` equal tasks. GPUs in thousandths of one (2000: two whole ones), CPU in millicores, memory in bytes.
+
+    `gpu_share_milli` and `gpu_share_bytes` ask for a part of each of `gpu_devices` devices instead of whole ones.
+    """
+
+    count: Annotated[Integer, Field(ge=1, le=100_000)] = 1
+    gpu_milli: Count = 0
+    cpu_milli: Count = 0
+    memory_bytes: Count = 0
+    gpu_share_milli: Annotated[Integer, Field(ge=100, le=1000)] | None = None
+    gpu_share_bytes: Annotated[Integer, Field(ge=1)] | None = None
+    gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
+    gpu_models: tuple[Label, ...] = ()
+    node_labels: dict[Label, Label] = Field(default_factory=dict)
+    nodes: tuple[Name, ...] = ()
+    sub_group: Name | None = None
+    order: Integer | None = None
+
+
+class SubGroup(Document):
+    """A node in the tree of a gang: a leaf counts tasks (`min_tasks`), an inner group counts children (`min_groups`)."""
+
+    name: Name
+    parent: Name | None = None
+    min_tasks: Count | None = None
+    min_groups: Count | None = None
+    topology: "TopologyRule | None" = None
+
+
+class TopologyRule(Document):
+    """Keep the members together under one value of a label level: `required` or, where possible, `preferred`."""
+
+    topology: Name
+    required: Label | None = None
+    preferred: Label | None = None
+
+
+class JobDemand(Document):
+    """A gang of tasks that runs whole or not at all. What is left out takes the policy's default."""
+
+    job: Name
+    tasks: Annotated[tuple[TaskGroup, ...], Field(min_length=1, max_length=1000)]
+    min_tasks: Annotated[Integer, Field(ge=1)] | None = None
+    priority_class: Name | None = None
+    preemptible: bool | None = None
+    project: Name | None = None
+    user: OpaqueId | None = None
+    labels: Annotated[dict[Label, Label], Field(max_length=64)] = Field(default_factory=dict)
+    sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
+    topology: TopologyRule | None = None
+    grace: Duration | None = None
+    run_time_limit: Duration | None = None
+    preemption_delay: Duration | None = None
+    on_eviction: Literal["requeue", "end"] = "requeue"
+    max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
+    pack: Literal["binpack", "spread"] | None = None
+
+    @model_validator(mode="after")
+    def _gang_is_countable(self) -> "JobDemand":
+        total = sum(group.count for group in self.tasks)
+        if total > 100_000:
+            raise ValueError(f"a job holds at most 100000 tasks, this one {total}")
+        if self.min_tasks is not None and self.min_tasks > total:
+            raise ValueError(f"min_tasks is {self.min_tasks}, but the job has only {total} tasks")
+        return self

@@ -1,0 +1,50 @@
+"""What every document that enters from outside has in common."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+
+
+class Document(BaseModel):
+    """A frozen value with strict types. Unknown fields are ignored, so that fields can be added later."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    def to_data(self) -> dict[str, Any]:
+        """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def parse_duration(value: object) -> object:
+    """Microseconds from `30s`, `500ms`, `5m`, `1h`, `7d`, or an integer that is microseconds already."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    digits = len(text) - len(text.lstrip("0123456789"))
+    number, unit = text[:digits], text[digits:]
+    if not number or unit not in MICROSECONDS:
+        raise ValueError(
+            f"{value!r} is not a duration: write a whole number and one of {', '.join(MICROSECONDS)}, as in 30s"
+        )
+    return int(number) * MICROSECONDS[unit]
+
+
+MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
+
+
+def _fits_sql_and_json(value: int) -> int:
+    if abs(value) > MAX_INTEGER:
+        raise ValueError(f"must lie between -{MAX_INTEGER} and {MAX_INTEGER}")
+    return value
+
+
+Integer = Annotated[int, AfterValidator(_fits_sql_and_json)]
+Count = Annotated[Integer, Field(ge=0)]
+Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0)]
+Time = Annotated[Integer, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
+Label = Annotated[str, Field(max_length=253)]
+OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -1,0 +1,230 @@
+"""What the fold keeps of one pool. Only `fold` changes these values; everyone else reads them."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .demand import JobDemand, TaskGroup
+from .policy import Policy
+
+TaskState = Literal["reserved", "starting", "running", "exited", "released"]
+JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
+NodeState = Literal["ready", "unreachable", "lost"]
+EvictionCause = Literal["preemption", "cancelled", "gang-failure", "node-lost"]
+
+ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(slots=True)
+class Device:
+    """A GPU of a node. `number` is its bit in the node's masks."""
+
+    number: int
+    id: str
+    model: str
+    memory_bytes: int
+    kind: str = "gpu"
+    parent: str | None = None
+    healthy: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Room:
+    """An amount of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots."""
+
+    devices: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    slots: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
+
+    held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
+    reserved: promised to gangs that have not started.
+    """
+
+    number: int
+    name: str
+    incarnation: str
+    machine_id: str
+    boot_id: str
+    joined_seq: int
+    capacity: Room
+    devices: list[Device]
+    labels: dict[str, str]
+    state: NodeState = "ready"
+    last_report: int = 0
+    held: Room = field(default_factory=Room)
+    releasing: Room = field(default_factory=Room)
+    reserved: Room = field(default_factory=Room)
+    quarantined: int = 0
+
+
+@dataclass(slots=True)
+class Task:
+    """One member of a gang in the job's present attempt."""
+
+    index: int
+    node: int
+    devices: int
+    state: TaskState
+    exit_code: int | None = None
+    noticed: bool = False
+    term_sent: bool = False
+    kill_sent: bool = False
+    started_at: int | None = None
+
+
+@dataclass(slots=True)
+class Eviction:
+    """A decided eviction of a job's present attempt. `ordered_by` is the seq that the agents' fences compare.
+
+    begun_seq: the record that let the executor tell the agents; spare_seq: the record that took it back.
+    """
+
+    decided_seq: int
+    cause: EvictionCause
+    grace: int
+    plan: int | None = None
+    for_job: str | None = None
+    begun_seq: int | None = None
+    begun_at: int | None = None
+    spare_seq: int | None = None
+    spared_tasks: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Job:
+    """A gang and where it stands. Times are µs UTC on log time."""
+
+    id: str
+    seq: int
+    submitted_at: int
+    demand: JobDemand
+    class_name: str
+    priority: int
+    preemptible: bool
+    may_preempt: bool
+    spec_digest: str
+    phase: JobPhase = "pending"
+    attempt: int = 0
+    tasks: list[Task] = field(default_factory=list)
+    placed_seq: int | None = None
+    start_seq: int | None = None
+    reserved_until: int | None = None
+    plan: int | None = None
+    eviction: Eviction | None = None
+    cancelled: bool = False
+    held_because: str | None = None
+    last_start: int | None = None
+    last_eviction: int | None = None
+    evictions: int = 0
+    failures: int = 0
+    ended_at: int | None = None
+    waiting_because: str | None = None
+    next_request_at: int = 0
+    refused_requests: int = 0
+
+    def groups(self) -> list[TaskGroup]:
+        """The task group of each task, by task index."""
+        return [group for group in self.demand.tasks for _ in range(group.count)]
+
+    @property
+    def size(self) -> int:
+        """How many tasks the gang has."""
+        return sum(group.count for group in self.demand.tasks)
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs of the gang."""
+        return sum(group.count * group.gpu_milli for group in self.demand.tasks) // 1000
+
+
+@dataclass(slots=True)
+class OpenRequest:
+    """A `PreemptionRequested` without an answer."""
+
+    seq: int
+    job: str
+
+
+@dataclass(slots=True)
+class Selection:
+    """The one batch of preemption requests that is out. `idle` is the room that was idle when it was opened, by node."""
+
+    number: int
+    opened_seq: int
+    deadline: int
+    requests: list[OpenRequest]
+    idle: dict[int, Room]
+
+
+@dataclass(slots=True)
+class Plan:
+    """A preemption under way: `seq` of the decision, who it is for, who leaves."""
+
+    seq: int
+    job: str
+    victims: list[str]
+
+
+@dataclass(slots=True)
+class RequestMemo:
+    """A request seen: what it said and where it is recorded. `seq` is None where it was rejected."""
+
+    digest: str
+    seen_at: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Rejections:
+    """How many inputs of one source were rejected in the minute that began at `since`."""
+
+    since: int
+    count: int
+
+
+@dataclass(slots=True)
+class Truncation:
+    """An agent has obeyed a record that the log no longer holds."""
+
+    node: str
+    epoch: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Pool:
+    """The whole state of one domain after the record `seq`."""
+
+    domain: str = ""
+    partition: int = -1
+    seq: int = -1
+    now: int = 0
+    epoch: int = 0
+    writer: str = ""
+    turn: int = -1
+    turn_open: bool = False
+    engine: str = ""
+    policy: Policy | None = None
+    policy_revision: int = 0
+    inputs: dict[str, int] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    node_numbers: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    queue: list[str] = field(default_factory=list)
+    active: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    selection: Selection | None = None
+    selections: int = 0
+    selection_failures: int = 0
+    requests: dict[str, RequestMemo] = field(default_factory=dict)
+    rejections: dict[str, Rejections] = field(default_factory=dict)
+    reports_stale: bool = False
+    truncation: Truncation | None = None
+    skipped_time: int = 0

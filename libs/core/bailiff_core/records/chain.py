@@ -1,0 +1,57 @@
+"""The chain rule: which record continues a log. All readers keep the same head and so follow the same records."""
+
+from dataclasses import dataclass
+
+from .wire import Wire, record_hash
+
+GENESIS = "0" * 64
+WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
+DOMAIN_CREATED = "bailiff.audit.DomainCreated.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """Where a log stands: the seq that comes next, the hash of the last record, its epoch and time."""
+
+    domain: str
+    next_seq: int = 0
+    hash: str = GENESIS
+    epoch: int = 0
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Why a record does not continue the chain."""
+
+    reason: str
+
+
+def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
+    """The head after this record, or why it is an orphan. Looks at headers only, never at what the data means.
+
+    A record continues when domain, seq and prev fit, time does not go back, and its epoch is the head's; only
+    `WriterStarted` raises the epoch.
+    """
+    at = {name: value for name, value in wire.headers if name.startswith("ce_")}
+    found = at.get("ce_domain", b"").decode(errors="replace")
+    if found != head.domain:
+        return Break(f"domain is {found!r}, expected {head.domain!r}")
+    if at.get("ce_seq") != str(head.next_seq).encode():
+        return Break(f"seq is {at.get('ce_seq', b'?').decode(errors='replace')}, expected {head.next_seq}")
+    if at.get("ce_prev") != head.hash.encode():
+        return Break(f"prev is {at.get('ce_prev', b'?').decode(errors='replace')[:12]}…, expected {head.hash[:12]}…")
+    kind = at.get("ce_type", b"").decode(errors="replace")
+    if (head.next_seq == 0) != (kind == DOMAIN_CREATED):
+        return Break(f"{kind or 'a record without a type'} at seq {head.next_seq}")
+    epoch_text = at.get("ce_epoch", b"")
+    epoch = int(epoch_text) if epoch_text.isdigit() else -1
+    if kind == WRITER_STARTED:
+        if epoch <= head.epoch:
+            return Break(f"a writer started with epoch {epoch}, but {head.epoch} is taken")
+    elif epoch != head.epoch:
+        return Break(f"epoch is {epoch_text.decode(errors='replace')!r}, expected {head.epoch}")
+    time = at.get("ce_time", b"").decode(errors="replace")
+    if len(time) != 27 or time < head.time:
+        return Break(f"time is {time!r}, before {head.time!r}")
+    return ChainHead(head.domain, head.next_seq + 1, record_hash(wire), epoch, time)

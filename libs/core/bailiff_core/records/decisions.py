@@ -1,0 +1,154 @@
+"""What `decide` yields. A decision names its verb and says why; victims and placements are always complete."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..model.document import Count, Document, Duration, Integer, Name, Time
+from .facts import Explanation, VictimChoice
+from .payload import Decision
+from .places import NodeShare
+
+VerbName = Literal["allocate", "consolidate", "reclaim", "preempt"]
+
+
+class JobPlaced(Decision):
+    """The gang has its place. `reserved`: some of the room is still on its way out, so nothing starts yet."""
+
+    job: Name
+    attempt: Count
+    verb: VerbName = "allocate"
+    placement: tuple[NodeShare, ...]
+    reserved: bool = False
+    expires: Time | None = None
+
+
+class JobStartOrdered(Decision):
+    """All room of a reservation is free: the gang starts on it."""
+
+    job: Name
+    attempt: Count
+
+
+class ReservationDropped(Decision):
+    """The reservation is gone: it expired, its job went away, or its room did."""
+
+    job: Name
+    reason: Literal["expired", "cancelled", "node-gone", "given-up", "preempted"]
+    plan: Count | None = None
+
+
+class JobWaits(Decision):
+    """Why the job does not run now. Written when the reason changes, not on every try."""
+
+    job: Name
+    reason: Annotated[str, Field(max_length=2000)]
+    never_fits: bool = False
+
+
+class Asker(Document):
+    """Who needs room."""
+
+    job: Name
+    class_name: Name
+    priority: Integer
+
+
+class PreemptionRequested(Decision):
+    """A job does not fit, and the policy lets it displace others. All requests of one turn form one selection."""
+
+    job: Name
+    verb: VerbName = "preempt"
+    selection: Count
+    class_name: Name
+    priority: Integer
+    reason: Annotated[str, Field(max_length=2000)]
+    deadline: Time
+
+
+class PreemptionDecided(Decision):
+    """These jobs leave, and this placement is held for the asker. `request` is the seq of the request answered."""
+
+    request: Count
+    verb: VerbName = "preempt"
+    asker: Asker
+    attempt: Count
+    victims: tuple[VictimChoice, ...]
+    graces: tuple[Duration, ...]
+    placement: tuple[NodeShare, ...]
+    expires: Time
+    explanation: Explanation
+    dropped: tuple[Name, ...] = ()
+
+
+class PreemptionRefused(Decision):
+    """No eviction for this asker now: impossible under the rules, given up, or out of date when it came."""
+
+    request: Count
+    verb: VerbName = "preempt"
+    asker: Asker
+    reason: Literal["impossible", "gave-up", "stale", "not-needed"]
+    would_need: Annotated[str, Field(max_length=2000)] = ""
+    explanation: Explanation = Explanation()
+    retry_at: Time | None = None
+
+
+class SelectionTimedOut(Decision):
+    """No proposal came in time; the held room is free again and the requests are asked anew later."""
+
+    number: Count
+    failures: Count
+
+
+class EvictionDecided(Decision):
+    """The job's present attempt is stopped for a reason other than a preemption."""
+
+    job: Name
+    attempt: Count
+    cause: Literal["cancelled", "gang-failure", "node-lost"]
+    grace: Duration
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class EvictionStuck(Decision):
+    """The victim's room did not come free in time; it counts as occupied until it does."""
+
+    job: Name
+    attempt: Count
+
+
+class EvictionWithdrawn(Decision):
+    """An eviction is taken back. `told`: agents may have heard of it and are asked to confirm."""
+
+    job: Name
+    attempt: Count
+    plan: Count | None
+    told: bool
+    reason: str
+
+
+class PlanClosed(Decision):
+    """A preemption plan has come to its end."""
+
+    plan: Count
+    outcome: Literal["fulfilled", "given-up", "expired", "asker-gone"]
+
+
+class JobRequeued(Decision):
+    """The attempt is over and the job is back in the queue, at its old place."""
+
+    job: Name
+    attempt: Count
+    outcome: Literal["preempted", "preempted-unclean", "failed", "lost"]
+    cause: str
+    lost_gpu_ms: Count = 0
+
+
+class JobEnded(Decision):
+    """The job is over for good."""
+
+    job: Name
+    attempt: Count
+    outcome: Literal["succeeded", "failed", "cancelled", "evicted"]
+    exit_codes: dict[str, Integer] = Field(default_factory=dict)
+    reason: Annotated[str, Field(max_length=1000)] = ""

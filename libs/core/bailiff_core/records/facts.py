@@ -1,0 +1,359 @@
+"""What came from outside: the log's own beginnings, requests, nodes, tasks, proposals, evictions, the clock."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ..model.demand import JobDemand
+from ..model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
+from ..model.policy import Policy
+from .payload import Fact
+from .places import NodeShare
+
+# --- the log itself
+
+
+class DomainCreated(Fact):
+    """The first record of a domain. Its hash is the log's identity."""
+
+    format: Literal["bailiff-audit-1"] = "bailiff-audit-1"
+    hash: Literal["sha256"] = "sha256"
+    domain: Name
+    partition: Count
+    nonce: str
+
+    def to_data(self) -> dict[str, object]:
+        """All fields, defaults too: what the log's format is must stand in it."""
+        return self.model_dump(mode="json")
+
+
+class PolicyApplied(Fact):
+    """The policy in force from here on, whole."""
+
+    policy: Policy
+
+    def to_data(self) -> dict[str, object]:
+        """All fields, defaults too: a later release may have other defaults."""
+        return self.model_dump(mode="json")
+
+
+class WriterStarted(Fact):
+    """A new writer incarnation. It closes a turn that its predecessor left open, and holds all input positions."""
+
+    writer: str
+    release: str
+    digest: str
+    logic: Count
+    state_schema: Count
+    inputs: dict[str, Count] = Field(default_factory=dict)
+
+
+class ClockAdvanced(Fact):
+    """Time has come to `time`, which the core had asked to be told."""
+
+
+class ClockStepped(Fact):
+    """The writer's clock jumped. Durations are counted without `by` (µs, negative: back)."""
+
+    by: Integer
+
+
+class InputsAdvanced(Fact):
+    """Inputs moved on without a record of their own; the positions stand in the record's `inputs`."""
+
+
+class InputsLost(Fact):
+    """The topic no longer holds what the log had not read yet."""
+
+    topic: str
+    partition: Count
+    from_offset: Count
+    to_offset: Count
+
+
+class InputRejected(Fact):
+    """An input without effect, and why. Its bytes are a dead letter; here stand only its digest and position.
+
+    `count` above 1: so many inputs of one source were rejected since the last such record, this being the newest.
+    """
+
+    ESSENTIAL: ClassVar[bool] = True
+    topic: str
+    partition: Count
+    offset: Count
+    digest: Hash
+    code: str
+    reason: Annotated[str, Field(max_length=2000)]
+    source: Annotated[str, Field(max_length=256)] | None = None
+    id: Annotated[str, Field(max_length=256)] | None = None
+    job: Name | None = None
+    count: Annotated[Integer, Field(ge=1)] = 1
+
+
+class StateDigest(Fact):
+    """SHA-256 of the state after the record before this one."""
+
+    schema_version: Count
+    digest: Hash
+
+
+class DecisionFailed(Fact):
+    """`decide` could not deal with this job; it is held, and the rest goes on."""
+
+    job: Name
+    error: Annotated[str, Field(max_length=2000)]
+
+
+class LogTruncated(Fact):
+    """Kept for operators: the log was found shorter than what agents had obeyed, and someone accepted that."""
+
+    node: Name
+    epoch: Count
+    seq: Count
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+# --- requests
+
+
+class RequestId(Document):
+    """The client's own id of a request: a repeat has no second effect."""
+
+    source: Annotated[str, Field(min_length=1, max_length=256)]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    digest: Hash
+
+
+class JobSubmitted(Fact):
+    """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec)."""
+
+    request: RequestId
+    demand: JobDemand
+    spec_digest: Hash
+
+
+class JobCancelled(Fact):
+    """Someone wants the job gone, whatever it is doing."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NodeReplaced(Fact):
+    """An operator says that another machine may take this node's name."""
+
+    request: RequestId
+    node: Name
+    machine_id: OpaqueId
+
+
+class NodeReturned(Fact):
+    """An operator says that a node declared lost, or reports held stale, may be trusted again."""
+
+    request: RequestId
+    node: Name | None = None
+
+
+# --- nodes
+
+
+class DeviceFacts(Document):
+    """One device of a node's inventory."""
+
+    id: OpaqueId
+    kind: str = "gpu"
+    model: Label
+    memory_bytes: Count
+    parent: OpaqueId | None = None
+    healthy: bool = True
+    labels: dict[Label, Label] = Field(default_factory=dict)
+
+
+class NodeJoined(Fact):
+    """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions."""
+
+    node: Name
+    number: Count
+    incarnation: OpaqueId
+    machine_id: OpaqueId
+    boot_id: OpaqueId
+    report: Count
+    cpu_milli: Count
+    memory_bytes: Count
+    max_tasks: Count = 1000
+    labels: dict[Label, Label] = Field(default_factory=dict)
+    devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
+
+
+class NodeRefused(Fact):
+    """A second machine announced itself under a living node's name."""
+
+    node: Name
+    machine_id: OpaqueId
+    reason: str
+
+
+class NodeUnreachable(Fact):
+    """No word from the node since `last_heard` (append time, µs). Nothing new is placed there."""
+
+    node: Name
+    last_heard: Time
+
+
+class NodeReachable(Fact):
+    """The node speaks again."""
+
+    node: Name
+
+
+class NodeLost(Fact):
+    """The node's lease is over: its agent has stopped the jobs, or the machine is gone."""
+
+    node: Name
+    last_heard: Time
+
+
+class ReportsStale(Fact):
+    """Too many nodes fell silent at once; none is declared lost until an operator says so."""
+
+    nodes: tuple[Name, ...]
+
+
+# --- tasks
+
+
+class TaskFact(Fact):
+    """Base of what an agent reports of one task of one attempt."""
+
+    KIND: ClassVar[Literal["fact", "decision"]] = "fact"
+    job: Name
+    attempt: Count
+    task: Count
+    node: Name
+
+
+class TaskStarted(TaskFact):
+    """The task's process runs."""
+
+
+class TaskStartRefused(TaskFact):
+    """The agent did not start the task; the attempt fails."""
+
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class TaskExited(TaskFact):
+    """The task's main process ended. The room is not free before `TaskReleased`."""
+
+    exit_code: Integer
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class DeviceReading(Document):
+    """What the driver showed of a device."""
+
+    device: OpaqueId
+    memory_used: Count
+    processes: Count
+
+
+class TaskReleased(TaskFact):
+    """The process tree is gone and its devices are seen free: the room may be given to someone else."""
+
+    before: tuple[DeviceReading, ...] = ()
+    after: tuple[DeviceReading, ...] = ()
+
+
+class TaskVanished(TaskFact):
+    """The log held it for running, the node's inventory lacks it: it has ended, its exit unknown."""
+
+
+EvictionStage = Literal["noticed", "term_sent", "kill_sent"]
+
+
+class EvictionStaged(TaskFact):
+    """A stage of the task's eviction was reached. `after` is µs since the notice, on the agent's boot-time clock."""
+
+    stage: EvictionStage
+    after: Duration = 0
+
+
+class TaskSpared(TaskFact):
+    """The agent confirms that the eviction has not been obeyed and will not be."""
+
+
+class SpareRefused(TaskFact):
+    """The eviction was obeyed before the spare came; it stands."""
+
+
+# --- proposals and progress
+
+
+class VictimChoice(Document):
+    """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet."""
+
+    job: Name
+    attempt: Count
+    priority: Integer
+    gpus: Count
+    lost_gpu_ms: Count
+    reserved: bool = False
+
+
+class Excluded(Document):
+    """So many jobs could not be victims because of this rule; the first few by name."""
+
+    rule: str
+    jobs: Count
+    examples: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
+
+
+class Explanation(Document):
+    """Why this set and no other. `proven`: an exact search finished. `steps` of it were used."""
+
+    candidates: Count = 0
+    excluded: tuple[Excluded, ...] = ()
+    steps: Count = 0
+    proven: bool = False
+    runner_up: tuple[Name, ...] = ()
+    runner_up_lost_gpu_ms: Count = 0
+
+
+class Answer(Document):
+    """The answer to one open request: victims and a placement, or why there are none.
+
+    refused: `impossible` (proven: no set of permitted victims makes room) or `gave-up` (the step budget ran out).
+    """
+
+    request: Count
+    job: Name
+    victims: tuple[VictimChoice, ...] = ()
+    placement: tuple[NodeShare, ...] = ()
+    refused: Literal["impossible", "gave-up"] | None = None
+    would_need: Annotated[str, Field(max_length=2000)] = ""
+    explanation: Explanation = Explanation()
+
+
+class ProposalReceived(Fact):
+    """Victim selection's answer to selection `number`, computed on the state at `computed_at` (a seq)."""
+
+    number: Count
+    computed_at: Count
+    logic: Count
+    answers: tuple[Answer, ...]
+
+
+class EvictionBegun(Fact):
+    """The executor took its last look and is about to tell the agents."""
+
+    job: Name
+    attempt: Count
+    decided: Count
+
+
+class PlanGivenUp(Fact):
+    """The executor's last look found that the plan is not needed any more."""
+
+    plan: Count
+    reason: str

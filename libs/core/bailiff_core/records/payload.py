@@ -1,0 +1,41 @@
+"""The base of every audit record's data, and the register of types."""
+
+from typing import Any, ClassVar, Literal
+
+from ..model.document import Document
+
+
+class Payload(Document):
+    """Data of one record type. `ESSENTIAL`: the fold needs it, so a reader that does not know it must stop."""
+
+    NAME: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+    KIND: ClassVar[Literal["fact", "decision"]]
+    ESSENTIAL: ClassVar[bool] = True
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if "KIND" in cls.__dict__:
+            return  # Fact and Decision themselves
+        cls.NAME = cls.__name__
+        AUDIT_TYPES[cls.type_name()] = cls
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The CloudEvents type, such as `bailiff.audit.JobPlaced.v1`."""
+        return f"bailiff.audit.{cls.__name__}.v{cls.VERSION}"
+
+
+AUDIT_TYPES: dict[str, type[Payload]] = {}
+
+
+class Fact(Payload):
+    """Something that came from outside the core: `decide` did not cause it."""
+
+    KIND: ClassVar[Literal["fact", "decision"]] = "fact"
+
+
+class Decision(Payload):
+    """Something that `decide` yields on the state before it."""
+
+    KIND: ClassVar[Literal["fact", "decision"]] = "decision"

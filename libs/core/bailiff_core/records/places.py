@@ -1,0 +1,49 @@
+"""A placement in few bytes: node and device numbers of the inventory, as ranges."""
+
+from collections.abc import Iterable
+
+from ..model.document import Count, Document
+
+
+class NodeShare(Document):
+    """Tasks of one gang on one node. Devices are dealt to the tasks in index order, lowest number first."""
+
+    node: Count
+    tasks: str
+    devices: str = ""
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3,7` for 0, 1, 2, 3, 7."""
+    parts: list[str] = []
+    run: list[int] = []
+    for number in [*sorted(numbers), None]:
+        if run and number is not None and number == run[-1] + 1:
+            run.append(number)
+            continue
+        if run:
+            parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+        run = [] if number is None else [number]
+    return ",".join(parts)
+
+
+def numbers(text: str) -> list[int]:
+    """0, 1, 2, 3, 7 for `0-3,7`. Raises `ValueError` for anything else, runs above 100,000 numbers included."""
+    found: list[int] = []
+    for part in text.split(",") if text else []:
+        first, _, last = part.partition("-")
+        low, high = int(first), int(last or first)
+        if high < low or low < 0 or high - low > 100_000:
+            raise ValueError(f"{part!r} is not a range")
+        found.extend(range(low, high + 1))
+    return found
+
+
+def bits(mask: int) -> list[int]:
+    """The numbers of the set bits, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

@@ -1,0 +1,136 @@
+"""A record as bytes on the wire: CloudEvents 1.0, Kafka binary mode, and its hash (docs/log-protocol.md)."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pydantic import ValidationError
+
+from ..canonical import canonical_json
+from .payload import AUDIT_TYPES, Payload
+
+FORMAT_TAG = b"bailiff-audit-1"
+CONTENT_TYPE = ("content-type", b"application/json")
+EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UnreadableRecord(Exception):
+    """A record that continues the chain cannot be understood; a reader must stop here. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Headers in their order and the value, as Kafka carries them."""
+
+    headers: tuple[tuple[str, bytes], ...]
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event of the audit log. `time` is µs UTC; `prev` is the hash of the record before, in hex.
+
+    cause: a seq of this log, or `topic/partition/offset` of the input. inputs: next offsets that changed, by
+    `topic/partition`. data is None for an unknown type that the fold does not need.
+    """
+
+    domain: str
+    seq: int
+    epoch: int
+    turn: int
+    turn_end: bool
+    time: int
+    prev: str
+    writer: str
+    engine: str
+    policy: int
+    type: str
+    data: Payload | None
+    cause: str = ""
+    inputs: tuple[tuple[str, int], ...] = ()
+    actor: str = ""
+    auth: str = ""
+
+
+def time_text(time: int) -> str:
+    """µs UTC as RFC 3339 with six digits, so that text order is time order."""
+    moment = EPOCH_START + timedelta(microseconds=time)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def time_value(text: str) -> int:
+    """µs UTC of the text that `time_text` writes."""
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return (moment - EPOCH_START) // timedelta(microseconds=1)
+
+
+def encode(record: Record) -> Wire:
+    """The bytes of a record. Equal records have equal bytes."""
+    if record.data is None:
+        raise ValueError(f"{record.type} has no data to encode")
+    attributes = {
+        "specversion": "1.0",
+        "id": f"{record.domain}:{record.seq}",
+        "source": f"/bailiff/{record.domain}/{record.writer}",
+        "type": record.type,
+        "time": time_text(record.time),
+        "domain": record.domain,
+        "seq": str(record.seq),
+        "epoch": str(record.epoch),
+        "turn": str(record.turn),
+        "turnend": "true" if record.turn_end else "false",
+        "prev": record.prev,
+        "essential": "true" if record.data.ESSENTIAL else "false",
+        "engine": record.engine,
+        "policy": str(record.policy),
+        "cause": record.cause,
+        "inputs": ",".join(f"{position}={offset}" for position, offset in record.inputs),
+        "actor": record.actor,
+        "auth": record.auth,
+    }
+    headers = tuple((f"ce_{name}", value.encode()) for name, value in attributes.items() if value)
+    return Wire((CONTENT_TYPE, *headers), canonical_json(record.data.to_data()))
+
+
+def record_hash(wire: Wire) -> str:
+    """SHA-256 over the format tag, each `ce_*` header sorted by name, and the value; every part length-prefixed.
+
+    Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
+    """
+    headers = sorted((name.encode(), value) for name, value in wire.headers if name.startswith("ce_"))
+    parts = [_prefixed(FORMAT_TAG), len(headers).to_bytes(4, "big")]
+    for name, value in headers:
+        parts += [_prefixed(name), _prefixed(value)]
+    parts.append(_prefixed(wire.value))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _prefixed(part: bytes) -> bytes:
+    return len(part).to_bytes(4, "big") + part
+
+
+def decode(wire: Wire) -> Record:
+    """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
+    at = {name[3:]: value.decode() for name, value in wire.headers if name.startswith("ce_")}
+    try:
+        where = f"{at['domain']}#{at['seq']} {at['type']}"
+        kind = AUDIT_TYPES.get(at["type"])
+        if kind is None and at.get("essential") != "false":
+            raise UnreadableRecord(
+                f"{where}: this release does not know the type, and the fold needs it; use a newer one"
+            )
+        data = None if kind is None else kind.model_validate_json(wire.value)
+        return Record(
+            domain=at["domain"], seq=int(at["seq"]), epoch=int(at["epoch"]), turn=int(at["turn"]),
+            turn_end=at["turnend"] == "true", time=time_value(at["time"]), prev=at["prev"],
+            writer=at["source"].rpartition("/")[2], engine=at["engine"], policy=int(at["policy"]),
+            type=at["type"], data=data, cause=at.get("cause", ""), inputs=_positions(at.get("inputs", "")),
+            actor=at.get("actor", ""), auth=at.get("auth", ""),
+        )  # fmt: skip
+    except (KeyError, ValueError, ValidationError) as error:
+        raise UnreadableRecord(f"{at.get('domain')}#{at.get('seq')} {at.get('type')}: {error}") from error
+
+
+def _positions(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = (part.rpartition("=") for part in text.split(",")) if text else ()
+    return tuple((position, int(offset)) for position, _, offset in pairs)
