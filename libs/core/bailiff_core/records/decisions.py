@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..model.document import Count, Document, Duration, Integer, Name, Time
+from bailiff_core.model.document import Count, Document, Duration, Integer, Name, Time
+
 from .facts import Explanation, VictimChoice
 from .payload import Decision
 from .places import NodeShare

@@ -4,9 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ..model.demand import JobDemand
-from ..model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
-from ..model.policy import Policy
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
+from bailiff_core.model.policy import Policy
+
 from .payload import Fact
 from .places import NodeShare
 

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from ..model.document import Document
+from bailiff_core.model.document import Document
 
 
 class Payload(Document):

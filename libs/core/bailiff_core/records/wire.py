@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
-from ..canonical import canonical_json
+from bailiff_core.canonical import canonical_json
+
 from .payload import AUDIT_TYPES, Payload
 
 FORMAT_TAG = b"bailiff-audit-1"
