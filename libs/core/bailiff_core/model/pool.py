@@ -200,7 +200,8 @@ class Pool:
     queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved and leaving: those of
     them that wait for room, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
     answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of this turn are about.
-    room_grew: something that did not fit before may fit now.
+    room_grew: something that did not fit before may fit now; until then,
+    `unplaceable` holds why a gang of that shape did not (both are caches: not part of the state's digest).
     """
 
     domain: str = ""
@@ -233,6 +234,7 @@ class Pool:
     reports_stale: list[str] = field(default_factory=list)
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
+    unplaceable: dict[str, str] = field(default_factory=dict)
 
     @property
     def rules(self) -> Policy:

@@ -98,6 +98,7 @@ class SelectionTimedOut(Decision):
 
     number: Count
     failures: Count
+    retry_at: Time
 
 
 class EvictionDecided(Decision):

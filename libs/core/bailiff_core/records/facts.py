@@ -14,6 +14,14 @@ from .payload import Fact
 # --- the log itself
 
 
+class RequestId(Document):
+    """The client's own id of a request: a repeat has no second effect."""
+
+    source: Annotated[str, Field(min_length=1, max_length=256)]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    digest: Hash
+
+
 class DomainCreated(Fact):
     """The first record of a domain. Its hash is the log's identity."""
 
@@ -29,9 +37,10 @@ class DomainCreated(Fact):
 
 
 class PolicyApplied(Fact):
-    """The policy in force from here on, whole."""
+    """The policy in force from here on, whole. The first one of a log came from no request."""
 
     policy: Policy
+    request: RequestId | None = None
 
     def to_data(self) -> dict[str, object]:
         """All fields, defaults too: a later release may have other defaults."""
@@ -106,23 +115,15 @@ class DecisionFailed(Fact):
 
 
 class LogTruncated(Fact):
-    """Kept for operators: the log was found shorter than what agents had obeyed, and someone accepted that."""
+    """The log was found shorter than what agents had obeyed, up to (epoch, seq); an operator says to go on."""
 
-    node: Name
+    request: RequestId
     epoch: Count
     seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 # --- requests
-
-
-class RequestId(Document):
-    """The client's own id of a request: a repeat has no second effect."""
-
-    source: Annotated[str, Field(min_length=1, max_length=256)]
-    id: Annotated[str, Field(min_length=1, max_length=256)]
-    digest: Hash
 
 
 class JobSubmitted(Fact):
