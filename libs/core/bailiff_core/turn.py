@@ -8,6 +8,7 @@ from .lifecycle.evictions import stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import reservations
 from .model.pool import Pool
 from .records.payload import Decision
+from .records.wire import Record
 from .verbs.allocate import allocate
 from .verbs.preempt import answered_requests, request_preemptions, timed_out_selection
 
@@ -45,6 +46,25 @@ def decide(pool: Pool) -> Iterator[Decision]:
         if pool.seq == seq_before:
             return
     raise RuntimeError(f"the rules did not come to rest within {MOST_ROUNDS} rounds after #{pool.seq}")
+
+
+def decision_record(pool: Pool, decision: Decision, prev: str, turn_end: bool) -> Record:
+    """The record of a decision just enacted on `pool`: everything in it follows from the state."""
+    return Record(
+        domain=pool.domain,
+        seq=pool.seq,
+        epoch=pool.epoch,
+        turn=pool.turn,
+        turn_end=turn_end,
+        time=pool.now,
+        prev=prev,
+        writer=pool.writer,
+        engine=pool.engine,
+        policy=pool.policy_revision,
+        type=decision.type_name(),
+        data=decision,
+        cause=str(pool.last_fact),
+    )
 
 
 def wake_at(pool: Pool) -> int | None:

@@ -5,6 +5,6 @@ written. Whatever a decision needs to know is computed from the state that these
 """
 
 from . import evictions, jobs, log, nodes, preemptions, tasks  # noqa: F401  registers the fold of each record type
-from .apply import apply, close_turn, enact
+from .apply import apply, close_turn, enact, fold
 
-__all__ = ["apply", "close_turn", "enact"]
+__all__ = ["apply", "close_turn", "enact", "fold"]

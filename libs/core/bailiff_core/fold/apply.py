@@ -8,20 +8,28 @@ from .register import FOLDS
 
 
 def apply(pool: Pool, record: Record) -> None:
-    """Change `pool` to what it is after `record`, which must be the next of its log.
+    """Change `pool` to what it is after `record`, which must be the next of its log, and close the turn it ends.
 
     Raises `ValueError` for a record that does not follow the state, which a verified log never holds.
     """
+    fold(pool, record)
+    if record.turn_end:
+        close_turn(pool)
+
+
+def fold(pool: Pool, record: Record) -> None:
+    """`apply`, with the turn left open, so that it can be decided on."""
     if record.seq != pool.seq + 1:
         raise ValueError(f"{record.domain}#{record.seq} does not follow #{pool.seq}")
     pool.seq, pool.now, pool.epoch, pool.engine = record.seq, record.time, record.epoch, record.engine
     pool.turn, pool.turn_open = record.turn, True
     for position, offset in record.inputs:
         pool.inputs[position] = offset
-    if record.data is not None:
-        FOLDS[type(record.data)](pool, record.data)
-    if record.turn_end:
-        close_turn(pool)
+    if record.data is None:
+        return
+    if record.data.KIND == "fact":
+        pool.last_fact = record.seq
+    FOLDS[type(record.data)](pool, record.data)
 
 
 def enact(pool: Pool, decision: Decision) -> None:

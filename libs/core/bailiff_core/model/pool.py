@@ -212,6 +212,7 @@ class Pool:
     writer: str = ""
     turn: int = -1
     turn_open: bool = False
+    last_fact: int = -1
     engine: str = ""
     policy: Policy | None = None
     policy_revision: int = 0
