@@ -35,6 +35,7 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
 def writer_started(pool: Pool, fact: facts.WriterStarted) -> None:
     """A new writer goes on from these input positions. What the last turn touched is decided on again."""
     pool.writer, pool.inputs = fact.writer, dict(fact.inputs)
+    pool.epochs[pool.epoch] = pool.seq
     pool.room_grew = True
 
 
@@ -65,6 +66,7 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
 @folds(facts.LogTruncated)
 def log_truncated(pool: Pool, fact: facts.LogTruncated) -> None:
     """An operator accepted the loss."""
+    pool.accepted_loss = (fact.epoch, fact.seq)
     remember(pool, fact.request)
 
 

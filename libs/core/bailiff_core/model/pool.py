@@ -199,6 +199,7 @@ class Pool:
 
     queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved and leaving: those of
     them that wait for room, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
+    epochs: where each epoch began, by seq; accepted_loss: the highest (epoch, seq) that an operator gave up.
     answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of this turn are about.
     room_grew: something that did not fit before may fit now; until then,
     `unplaceable` holds why a gang of that shape did not (both are caches: not part of the state's digest).
@@ -214,6 +215,8 @@ class Pool:
     turn_open: bool = False
     last_fact: int = -1
     engine: str = ""
+    epochs: dict[int, int] = field(default_factory=dict)
+    accepted_loss: tuple[int, int] = (0, -1)
     policy: Policy | None = None
     policy_revision: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
