@@ -44,6 +44,7 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
         dequeue(pool, job)
     pool.active.pop(job.id, None)
     pool.reserved.pop(job.id, None)
+    pool.starting.pop(job.id, None)
     pool.leaving.pop(job.id, None)
     job.phase = phase
     if phase == "pending":
@@ -55,6 +56,8 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
         pool.active[job.id] = None
         if phase == "reserved":
             pool.reserved[job.id] = None
+        if phase == "starting":
+            pool.starting[job.id] = None
         if phase == "evicting":
             pool.leaving[job.id] = None
 

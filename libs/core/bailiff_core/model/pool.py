@@ -197,8 +197,8 @@ class Rejections:
 class Pool:
     """The whole state of one domain after the record `seq`.
 
-    queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved and leaving: those of
-    them that wait for room, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
+    queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved, starting and
+    leaving: those of them that wait for room, whose tasks do not all run yet, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
     epochs: where each epoch began, by seq; accepted_loss: the highest (epoch, seq) that an operator gave up.
     answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of this turn are about.
     room_grew: something that did not fit before may fit now; until then,
@@ -226,6 +226,7 @@ class Pool:
     queue: list[str] = field(default_factory=list)
     active: dict[str, None] = field(default_factory=dict)
     reserved: dict[str, None] = field(default_factory=dict)
+    starting: dict[str, None] = field(default_factory=dict)
     leaving: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
@@ -245,6 +246,10 @@ class Pool:
         """The policy in force. Raises `AssertionError` before the first one was applied."""
         assert self.policy is not None, "no policy has been applied yet"
         return self.policy
+
+    def epoch_of(self, seq: int) -> int:
+        """The epoch in which the record `seq` was written."""
+        return max((epoch for epoch, began in self.epochs.items() if began <= seq), default=0)
 
     def active_jobs(self) -> list[Job]:
         """Jobs that hold or are promised room."""

@@ -1,6 +1,7 @@
 """`bailiff.node-reports`: what agents say, taken only from the incarnation that joined, each number once."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from bailiff_bus.messages import (
     EvictionStageReached,
@@ -80,7 +81,7 @@ def _task(pool: Pool, node: Node, name: str, attempt: int, index: int) -> tuple[
 
 
 def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
-    at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     sparing = job.eviction is not None and job.eviction.spare_seq is not None
     match report:
         case TaskIsRunning() if task.state == "starting":
@@ -144,7 +145,7 @@ def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
 
 
 def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
-    at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
     facts: list[Fact] = []
     if task.state == "starting":
         facts.append(TaskStarted(**at))
