@@ -12,7 +12,8 @@ from . import topics
 from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
 from .port import Bus
-from .settings import PoolDeclaration
+from .metrics import Metrics
+from .settings import PoolDeclaration, ServiceSettings, read_pools
 from .view import DomainView
 
 OpenView = Callable[[PoolDeclaration], Awaitable[DomainView]]
@@ -110,3 +111,26 @@ class Domains:
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+
+class FollowingService:
+    """A service that follows every declared domain and runs `work` on those that its group gives to this replica."""
+
+    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
+        self.name = name
+        self._settings, self._metrics, self._bus = settings, metrics, bus
+        self._domains = Domains(
+            bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work
+        )
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready when every domain's log has been read to its end."""
+        return self._domains.readiness()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until asked to stop."""
+        await self._domains.run(stop)
+
+    async def _open_view(self, pool: PoolDeclaration) -> DomainView:
+        snapshots = self._settings.state_dir / self.name
+        return DomainView(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots)
