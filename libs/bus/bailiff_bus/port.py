@@ -1,6 +1,7 @@
 """The port to a log of topics, as small as the services need it: read by position, send and be told the offset."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,22 +61,32 @@ class Reader(Protocol):
         """Read this partition, too, from `offset` on; or move to it."""
         ...
 
+    def position(self, topic: str, partition: int) -> int:
+        """The offset that is read next. It passes over offsets that hold no message, such as transaction markers."""
+        ...
+
     async def close(self) -> None:
         """Let go of the connection."""
         ...
 
 
 class Producer(Protocol):
-    """Sends in order per partition. After one failed send the outcome of all unacknowledged ones is unknown."""
+    """Sends in order per partition.
+
+    After one failed send the outcome of all unacknowledged ones is unknown, and the producer sends nothing more.
+    """
 
     async def send(
         self, topic: str, value: bytes, *, key: bytes | None = None, headers: Headers = (), partition: int | None = None
-    ) -> Awaitable[Receipt]:
-        """Hand over one message; await the result for its acknowledgement. Raises `BusUnavailable`, here or there."""
+    ) -> "asyncio.Future[Receipt]":
+        """Hand over one message; the result is its acknowledgement. Raises `BusUnavailable`, here or there.
+
+        A message above its topic's limit raises `ValueError` here, and nothing has happened.
+        """
         ...
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Flush for at most `timeout` seconds, then let go."""
+        """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
         ...
 
 
@@ -88,7 +99,7 @@ class Ownership(Protocol):
         ...
 
     async def changed(self) -> frozenset[int]:
-        """Wait for the next change of `owned` and return it."""
+        """Wait until `owned` is another than this (at first: `join`) returned last, and return it."""
         ...
 
     async def leave(self) -> None:
@@ -116,9 +127,9 @@ class Bus(Protocol):
         ...
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
-        """The topic's settings by Kafka's names, such as `retention.ms`, and `replication` (a count)."""
+        """The topic's settings by Kafka's names, such as `retention.ms`; `replication` and `brokers` are counts."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything. A seat with an `instance` is kept for a restart until its session times out."""
         ...

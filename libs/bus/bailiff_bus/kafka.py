@@ -1,0 +1,492 @@
+"""The bus on Kafka, over aiokafka 0.14.
+
+Every call to a broker is bounded by `request_timeout` and fails as `BusUnavailable` with a sentence that names the
+servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our log as one-line warnings.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
+from aiokafka.helpers import create_ssl_context
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
+from .topics import check_size
+
+log = structlog.get_logger()
+
+MIB = 1024 * 1024
+NEW_PARTITIONS_SECONDS = 30
+LOG_APPEND_TIME = 1
+
+
+class KafkaSettings(BaseModel):
+    """How to reach Kafka. Times are seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap: str
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    username: str | None = None
+    password: SecretStr | None = None
+    cafile: Path | None = None
+    request_timeout: float = 10.0
+    session_timeout: float = 6.0
+
+    def client_arguments(self) -> dict[str, Any]:
+        """What every aiokafka client is made with."""
+        tls = self.security_protocol in ("SSL", "SASL_SSL")
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "security_protocol": self.security_protocol,
+            "ssl_context": create_ssl_context(cafile=self.cafile and str(self.cafile)) if tls else None,
+            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_plain_username": self.username,
+            "sasl_plain_password": self.password and self.password.get_secret_value(),
+            "request_timeout_ms": round(self.request_timeout * 1000),
+            "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
+        }
+
+
+class KafkaBus:
+    """A log of topics in Kafka. Connects on first use."""
+
+    def __init__(self, settings: KafkaSettings | str) -> None:
+        self.settings = KafkaSettings(bootstrap=settings) if isinstance(settings, str) else settings
+        self._admin: AIOKafkaAdminClient | None = None
+        self._looker: AIOKafkaConsumer | None = None
+        self._connecting = asyncio.Lock()
+        self._open: list[KafkaReader | KafkaProducer | KafkaSeat] = []
+        _take_over_logging()
+
+    async def spans(self, topic: str) -> Mapping[int, Span]:
+        """Every partition of the topic and what it holds."""
+        async with _calling(self.settings, f"say what {topic} holds"):
+            admin, looker = await self._clients()
+            (described,) = await admin.describe_topics([topic])
+            if not described["partitions"]:
+                raise KeyError(topic)
+            partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]
+            begins, ends = await asyncio.gather(looker.beginning_offsets(partitions), looker.end_offsets(partitions))
+        return {each.partition: Span(begins[each], ends[each]) for each in sorted(partitions)}
+
+    async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
+        """A reader of (topic, partition, offset) positions."""
+        reader = KafkaReader(self.settings, positions)
+        self._open.append(reader)
+        await reader.start()
+        return reader
+
+    async def producer(self) -> Producer:
+        """A producer of its own incarnation."""
+        producer = KafkaProducer(self.settings)
+        self._open.append(producer)
+        await producer.start()
+        return producer
+
+    async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
+        """Take a seat in the group; returns once the group has given it its partitions."""
+        seat = KafkaSeat(self.settings, group, topic, instance)
+        self._open.append(seat)
+        await seat.start()
+        return seat
+
+    async def topic_settings(self, topic: str) -> Mapping[str, str]:
+        """The topic's settings by Kafka's names, and the counts `replication` and `brokers`."""
+        async with _calling(self.settings, f"describe {topic}"):
+            admin, _ = await self._clients()
+            (described,) = await admin.describe_topics([topic])
+            if not described["partitions"]:
+                raise KeyError(topic)
+            cluster = await admin.describe_cluster()
+            answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+            ((code, text, _, _, entries),) = answers[0].resources
+            refusals([(topic, code, text)])
+        return {
+            **{name: value for name, value, *_ in entries if value is not None},
+            "replication": str(min(len(each["replicas"]) for each in described["partitions"])),
+            "brokers": str(len(cluster["brokers"])),
+        }
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        for each in reversed(self._open):
+            await each.close()
+        self._open.clear()
+        if self._looker is not None:
+            await _bounded(self._looker.stop(), self.settings.request_timeout)
+        if self._admin is not None:
+            await _bounded(self._admin.close(), self.settings.request_timeout)
+        self._admin = self._looker = None
+
+    async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
+        async with self._connecting:
+            if self._admin is None:
+                admin = AIOKafkaAdminClient(**self.settings.client_arguments())
+                self._admin = await _started(admin, admin.close)
+            if self._looker is None:
+                looker = AIOKafkaConsumer(**self.settings.client_arguments(), enable_auto_commit=False)
+                self._looker = await _started(looker, looker.stop)
+            return self._admin, self._looker
+
+
+class KafkaReader:
+    """Follows partitions by position, outside any consumer group.
+
+    Kafka being away looks like silence to aiokafka; a reader that heard nothing for `request_timeout` asks, and raises.
+    """
+
+    def __init__(self, settings: KafkaSettings, positions: Sequence[tuple[str, int, int]]) -> None:
+        self._settings = settings
+        self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
+        self._consumer = AIOKafkaConsumer(
+            **settings.client_arguments(),
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,  # new messages are answered at once; only `follow` ever waits for this
+            max_partition_fetch_bytes=4 * MIB,
+        )
+        self._heard = 0.0
+
+    async def start(self) -> None:
+        """Connect."""
+        async with _calling(self._settings, "be reached"):
+            await _started(self._consumer, self._consumer.stop)
+        self._assign()
+        self._heard = asyncio.get_running_loop().time()
+
+    async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:
+        """What is there, at most `limit`; waits up to `wait` seconds for a first message."""
+        if not self._positions:
+            await asyncio.sleep(wait)
+            return []
+        try:
+            async with _calling(self._settings, "be read", extra=wait):
+                found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
+                for at in self._positions:
+                    self._positions[at] = await self._consumer.position(at)
+        except OffsetOutOfRangeError as error:
+            ((at, asked),) = error.args[0].items()
+            await self._raise_if_gone(at, asked)
+            return []
+        now = asyncio.get_running_loop().time()
+        if not found and now - self._heard > self._settings.request_timeout:
+            await self._spans(self._positions)
+        if found or now - self._heard > self._settings.request_timeout:
+            self._heard = now
+        return [
+            Message(
+                at.topic,
+                at.partition,
+                record.offset,
+                record.timestamp * 1000,
+                record.key,
+                tuple((name, value or b"") for name, value in record.headers),
+                record.value or b"",
+            )
+            for at, records in found.items()
+            for record in records
+        ]
+
+    def follow(self, topic: str, partition: int, offset: int) -> None:
+        """Read this partition, too, from `offset` on; or move to it."""
+        at = TopicPartition(topic, partition)
+        known = at in self._positions
+        self._positions[at] = offset
+        if known:
+            self._consumer.seek(at, offset)
+        else:
+            self._assign()
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset that is read next."""
+        return self._positions[TopicPartition(topic, partition)]
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await _bounded(self._consumer.stop(), self._settings.request_timeout)
+
+    def _assign(self) -> None:
+        if self._positions:
+            self._consumer.assign(list(self._positions))
+        for at, offset in self._positions.items():
+            self._consumer.seek(at, offset)
+
+    async def _raise_if_gone(self, at: TopicPartition, asked: int) -> None:
+        """aiokafka's complaint may be older than a move, or than what was appended since."""
+        span = (await self._spans([at]))[at]
+        if self._positions.get(at) == asked and not span.begin <= asked <= span.end:
+            raise OffsetGone(at.topic, at.partition, asked, span)
+
+    async def _spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Span]:
+        wanted = list(partitions)
+        async with _calling(self._settings, "say what it holds"):
+            begins = await self._consumer.beginning_offsets(wanted)
+            ends = await self._consumer.end_offsets(wanted)
+        return {at: Span(begins[at], ends[at]) for at in wanted}
+
+
+class KafkaProducer:
+    """Idempotent, acknowledged by all in-sync replicas. One failure, and it sends nothing more."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._producer = AIOKafkaProducer(
+            **settings.client_arguments(),
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=0,
+            max_batch_size=MIB // 8,  # a batch, too, must be within the smallest topic's max.message.bytes
+            max_request_size=4 * MIB,
+        )
+        self._unacknowledged: dict[asyncio.Future[Receipt], asyncio.TimerHandle] = {}
+        self._failure: str | None = None
+
+    async def start(self) -> None:
+        """Connect and be given a producer id."""
+        async with _calling(self._settings, "be reached"):
+            await _started(self._producer, self._producer.stop)
+
+    async def send(
+        self, topic: str, value: bytes, *, key: bytes | None = None, headers: Headers = (), partition: int | None = None
+    ) -> "asyncio.Future[Receipt]":
+        """Hand over one message; the result is its acknowledgement."""
+        check_size(topic, key, headers, value)
+        if self._failure is not None:
+            raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+        try:
+            async with _calling(self._settings, f"take a message for {topic}"):
+                if partition is not None:
+                    await self._wait_for_partition(topic, partition)
+                stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=partition)
+        except (BusUnavailable, asyncio.CancelledError) as error:
+            self._fail(str(error) or "a send was cancelled")
+            raise
+        return self._receipt(stored)
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
+        if not await _bounded(self._producer.stop(), timeout):
+            log.warning("kafka producer did not end in time", seconds=timeout)
+            await _bounded(self._producer.client.close(), timeout)
+        self._fail("the producer was closed")
+
+    async def _wait_for_partition(self, topic: str, partition: int) -> None:
+        while partition not in await self._producer.partitions_for(topic):
+            await self._producer.client.force_metadata_update()
+            await asyncio.sleep(0.1)
+
+    def _receipt(self, stored: "asyncio.Future[Any]") -> "asyncio.Future[Receipt]":
+        """An acknowledgement that comes within `request_timeout` or fails."""
+        loop = asyncio.get_running_loop()
+        receipt: asyncio.Future[Receipt] = loop.create_future()
+        receipt.add_done_callback(_look)
+        seconds = self._settings.request_timeout
+        self._unacknowledged[receipt] = loop.call_later(
+            seconds, self._fail, f"Kafka at {self._settings.bootstrap} did not acknowledge within {seconds:g} s"
+        )
+
+        def acknowledged(done: "asyncio.Future[Any]") -> None:
+            if done.cancelled() or done.exception() is not None:
+                cause = "the send was cancelled" if done.cancelled() else done.exception()
+                self._fail(f"Kafka at {self._settings.bootstrap} did not store a message: {cause}")
+                return
+            timer = self._unacknowledged.pop(receipt, None)
+            if timer is not None:
+                timer.cancel()
+            if not receipt.done():
+                where = done.result()
+                # A duplicate-sequence answer has no offset, and aiokafka adds the place within the batch to that -1.
+                # It has no append time either, so that shows it.
+                told = where.timestamp_type == LOG_APPEND_TIME and where.offset >= 0
+                receipt.set_result(Receipt(where.partition, where.offset if told else None, where.timestamp * 1000))
+
+        stored.add_done_callback(acknowledged)
+        return receipt
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        unacknowledged, self._unacknowledged = self._unacknowledged, {}
+        for receipt, timer in unacknowledged.items():
+            timer.cancel()
+            if not receipt.done():
+                receipt.set_exception(BusUnavailable(self._failure))
+        sending = self._producer._sender.sender_task
+        if sending is not None:
+            sending.cancel()  # or else aiokafka would go on to deliver what nobody waits for
+
+
+class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A seat in a consumer group that reads nothing.
+
+    Every rebalance takes all partitions away for a moment; `owned` keeps what it was until the group has decided.
+    """
+
+    def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
+        self._settings = settings
+        self._group = group
+        session_ms = round(settings.session_timeout * 1000)
+        self._consumer = AIOKafkaConsumer(
+            **settings.client_arguments()
+            | {"request_timeout_ms": round((settings.request_timeout + settings.session_timeout) * 1000)},
+            group_id=group,
+            group_instance_id=instance,
+            enable_auto_commit=False,
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=session_ms // 3,
+        )
+        self._consumer.subscribe([topic], listener=self)
+        self._owned: frozenset[int] | None = None
+        self._told: frozenset[int] = frozenset()
+        self._trouble: KafkaError | None = None
+        self._news = asyncio.Event()
+        self._holding: asyncio.Task[None] | None = None
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions that the group gave to this replica."""
+        return self._owned or frozenset()
+
+    async def start(self) -> None:
+        """Join the group and wait for its decision."""
+        async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout):
+            await _started(self._consumer, self._consumer.stop)
+            await self._news.wait()
+        self._told = self.owned
+        self._holding = asyncio.create_task(self._hold())
+
+    async def changed(self) -> frozenset[int]:
+        """Wait until `owned` is another than this returned last, and return it."""
+        while self.owned == self._told:
+            if self._trouble is not None:
+                trouble, self._trouble = self._trouble, None
+                raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: no seat in {self._group}: {trouble!r}")
+            self._news.clear()
+            await self._news.wait()
+        self._told = self.owned
+        return self._told
+
+    async def leave(self) -> None:
+        """Give everything back."""
+        coordinator = self._consumer._coordinator
+        if coordinator is not None:
+            coordinator._group_instance_id = None  # aiokafka never says good-bye for a named member
+        await self.close()
+
+    async def close(self) -> None:
+        """End; with an `instance` the seat is kept until the session times out."""
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        await _bounded(self._consumer.stop(), self._settings.request_timeout)
+        self._owned = frozenset()
+        self._news.set()
+
+    async def _hold(self) -> None:
+        """aiokafka reports its troubles to whoever polls, and gives the seat up if nobody does."""
+        while True:
+            try:
+                await self._consumer.getmany(timeout_ms=1000)
+            except KafkaError as error:
+                log.warning("kafka group", group=self._group, trouble=repr(error))
+                self._trouble = error
+                self._news.set()
+                await asyncio.sleep(1)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Says nothing: the decision is yet to come."""
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """The group has decided."""
+        self._consumer.pause(*assigned)
+        self._owned = frozenset(each.partition for each in assigned)
+        self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An administration client for a few calls, within one `request_timeout` all together."""
+    _take_over_logging()
+    admin = AIOKafkaAdminClient(**settings.client_arguments())
+    try:
+        async with _calling(settings, "create topics", extra=2 * settings.request_timeout):
+            yield await _started(admin, admin.close)
+    finally:
+        await _bounded(admin.close(), settings.request_timeout)
+
+
+def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -> None:
+    """Raise for the first (topic, error code, text) that says no."""
+    for topic, code, text in errors:
+        error = for_code(code)
+        if code and error.__name__ != but_for:
+            raise error(f"{topic}: {text or error.description}")
+
+
+@contextlib.asynccontextmanager
+async def _calling(settings: KafkaSettings, what: str, extra: float = 0.0) -> AsyncIterator[None]:
+    """One exchange with the brokers, bounded; its failure as a sentence."""
+    seconds = settings.request_timeout + extra
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except OffsetOutOfRangeError:
+        raise
+    except TimeoutError as error:
+        raise BusUnavailable(f"Kafka at {settings.bootstrap} did not {what} within {seconds:g} s") from error
+    except (KafkaError, OSError) as error:
+        raise BusUnavailable(f"Kafka at {settings.bootstrap} did not {what}: {error}") from error
+
+
+async def _started(client: Any, stop: Any) -> Any:
+    """The client, connected; or let go of again."""
+    try:
+        await client.start()
+    except BaseException:
+        await _bounded(stop(), 1.0)
+        raise
+    return client
+
+
+async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
+    """Whether the call ended in time. Its errors and cancellations stay its own: aiokafka's closing has both."""
+    task = asyncio.create_task(call)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        task.cancel()
+        return False
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("kafka client did not close cleanly", error=repr(task.exception()))
+    return True
+
+
+def _look(future: "asyncio.Future[Any]") -> None:
+    """Mark a failure as seen: nobody has to wait for every acknowledgement."""
+    if not future.cancelled():
+        future.exception()
+
+
+class _OneLine(logging.Handler):
+    """Passes what aiokafka logs on to our log, without tracebacks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        log.warning("kafka client", says=record.getMessage(), **({"error": repr(error)} if error else {}))
+
+
+def _take_over_logging() -> None:
+    theirs = logging.getLogger("aiokafka")
+    if theirs.propagate:
+        theirs.propagate = False
+        theirs.setLevel(logging.WARNING)
+        theirs.addHandler(_OneLine())

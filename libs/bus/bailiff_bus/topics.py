@@ -1,0 +1,277 @@
+"""The one registry of topics: what each is keyed by, who writes it, what it may hold and for how long.
+
+Topic creation, the start-up check and the generated reference all come from here. Nothing here talks to Kafka by
+itself; only `create_topics` and what it imports does.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from .messages import (
+    AcceptTruncation,
+    Alarm,
+    ApplyPolicy,
+    BegunEviction,
+    CancelJob,
+    DeadLetter,
+    Evict,
+    EvictionStageReached,
+    Fence,
+    GivenUpPlan,
+    NodeAnnounced,
+    NodeHeartbeat,
+    NodeInventory,
+    Proposal,
+    ReplaceNode,
+    ReturnNode,
+    SendInventory,
+    Spare,
+    StartTask,
+    SubmitJob,
+    TaskEnded,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotSpared,
+    TaskNotStarted,
+    TaskWasSpared,
+)
+from .port import Headers
+
+if TYPE_CHECKING:
+    from .kafka import KafkaSettings
+
+KIB = 1024
+INPUT_LIMIT = 256 * KIB
+AUDIT_LIMIT = 900 * KIB
+DEAD_LETTER_LIMIT = 2048 * KIB
+ENVELOPE_ROOM = 16 * KIB  # Kafka counts its own framing, and an input's headers come on top of its value
+
+REPLICATED_FROM = 3  # with so many brokers every topic has three copies, two of which must have a record
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. `schemas`: CloudEvents types, or `audit` for the types of `bailiff_core.records`.
+
+    retention: None is for ever. max_message_bytes: of one message, headers and key included.
+    """
+
+    name: str
+    key: str
+    written_by: tuple[str, ...]
+    schemas: tuple[str, ...]
+    retention: timedelta | None
+    max_message_bytes: int = INPUT_LIMIT + ENVELOPE_ROOM
+    partitions: int | Literal["one per domain"] = 4
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def partition_count(self, domains: int) -> int:
+        """How many partitions it has in an installation of so many domains."""
+        return domains if self.partitions == "one per domain" else self.partitions
+
+    def settings_with(self, brokers: int) -> dict[str, str]:
+        """All settings by Kafka's names. Append times are the broker's: liveness and durations are judged by them."""
+        kept = -1 if self.retention is None else self.retention // timedelta(milliseconds=1)
+        settings = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(kept),
+            "retention.bytes": "-1",
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": str(self.max_message_bytes + ENVELOPE_ROOM),
+            "unclean.leader.election.enable": "false",
+            **self.settings,
+        }
+        if brokers >= REPLICATED_FROM:
+            settings["min.insync.replicas"] = "2"
+        elif self is AUDIT:
+            settings["flush.messages"] = "1"  # one broker: an acknowledged record must survive a power loss
+        return settings
+
+
+REQUESTS = Topic(
+    name="bailiff.requests",
+    key="domain",
+    written_by=("client", "console"),
+    schemas=tuple(body.TYPE for body in (SubmitJob, CancelJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)),
+    retention=timedelta(days=30),
+)
+AUDIT = Topic(
+    name="bailiff.audit",
+    key="domain",
+    written_by=("admission",),
+    schemas=("audit",),
+    retention=None,
+    max_message_bytes=AUDIT_LIMIT,
+    partitions="one per domain",
+)
+JOB_SPECS = Topic(
+    name="bailiff.job-specs",
+    key="domain/job",
+    written_by=("admission",),
+    schemas=("JobSpec",),
+    retention=None,
+    settings={"cleanup.policy": "compact"},
+)
+PROPOSALS = Topic(
+    name="bailiff.proposals",
+    key="domain",
+    written_by=("victim_selection",),
+    schemas=(Proposal.TYPE,),
+    retention=timedelta(days=7),
+)
+EVICTION_PROGRESS = Topic(
+    name="bailiff.eviction-progress",
+    key="domain",
+    written_by=("eviction_executor",),
+    schemas=(BegunEviction.TYPE, GivenUpPlan.TYPE),
+    retention=timedelta(days=7),
+)
+NODE_COMMANDS = Topic(
+    name="bailiff.node-commands",
+    key="node",
+    written_by=("admission", "eviction_executor"),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    retention=timedelta(days=7),
+)
+NODE_REPORTS = Topic(
+    name="bailiff.node-reports",
+    key="domain",
+    written_by=("node_agent",),
+    schemas=tuple(
+        body.TYPE
+        for body in (
+            NodeAnnounced, NodeHeartbeat, NodeInventory, TaskIsRunning, TaskNotStarted, EvictionStageReached,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+        )
+    ),
+    retention=timedelta(days=7),
+)  # fmt: skip
+JOB_LOGS = Topic(
+    name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1)
+)
+ALARMS = Topic(
+    name="bailiff.alarms",
+    key="domain",
+    written_by=("any",),
+    schemas=(Alarm.TYPE,),
+    retention=timedelta(days=90),
+    partitions=1,
+)
+DEAD_LETTERS = Topic(
+    name="bailiff.dead-letters",
+    key="source topic",
+    written_by=("any",),
+    schemas=(DeadLetter.TYPE,),
+    retention=timedelta(days=30),
+    max_message_bytes=DEAD_LETTER_LIMIT,
+    partitions=1,
+)
+
+TOPICS: Mapping[str, Topic] = {
+    topic.name: topic
+    for topic in (
+        REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, ALARMS,
+        DEAD_LETTERS,
+    )
+}  # fmt: skip
+
+
+def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
+    """The bytes of a message that are the sender's own."""
+    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+
+
+def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:
+    """Raise `ValueError` for a message above its topic's limit.
+
+    Asked before anything is sent: a broker that refuses one message makes the whole producer unusable.
+    """
+    size = message_size(key, headers, value)
+    limit = TOPICS[topic].max_message_bytes if topic in TOPICS else DEAD_LETTER_LIMIT
+    if size > limit:
+        raise ValueError(f"a message of {size} bytes is too large for {topic}, which takes up to {limit}")
+
+
+def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]:
+    """What is wrong with the audit topic, one sentence each; a service that gets any refuses to run.
+
+    settings: as `Bus.topic_settings` gives them.
+    """
+    needed = {
+        name: value
+        for name, value in AUDIT.settings_with(brokers).items()
+        if name not in ("max.message.bytes", "min.insync.replicas")
+    }
+    wrong = [
+        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, needed is {value}."
+        for name, value in needed.items()
+        if settings.get(name) != value
+    ]
+    at_least = {"max.message.bytes": AUDIT.max_message_bytes + ENVELOPE_ROOM}
+    if brokers >= REPLICATED_FROM:
+        at_least |= {"replication": REPLICATED_FROM, "min.insync.replicas": 2}
+    wrong += [
+        f"{AUDIT.name}: {name} is {settings.get(name, 'not set')}, needed is {least} or more."
+        for name, least in at_least.items()
+        if int(settings.get(name, 0)) < least
+    ]
+    return wrong
+
+
+async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replication: int | None = None) -> list[str]:
+    """Create what is missing, and grow the audit topic to one partition per domain. Returns what was done.
+
+    May run again at any time, also beside another that runs. Settings of topics that exist are left alone: see
+    `check_audit_settings`. Raises `BusUnavailable`.
+    """
+    from aiokafka.admin import NewPartitions, NewTopic  # here, so that knowing the topics needs no Kafka client
+
+    from .kafka import KafkaSettings, connected_admin, refusals
+
+    settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
+    done = []
+    async with connected_admin(settings) as admin:
+        brokers = len((await admin.describe_cluster())["brokers"])
+        copies = replication or (REPLICATED_FROM if brokers >= REPLICATED_FROM else 1)
+        found = await _partition_counts(admin)
+        missing = [topic for topic in TOPICS.values() if topic.name not in found]
+        if missing:
+            answer = await admin.create_topics(
+                [
+                    NewTopic(
+                        topic.name,
+                        topic.partition_count(domains),
+                        copies,
+                        topic_configs=topic.settings_with(brokers),
+                    )
+                    for topic in missing
+                ]
+            )
+            refusals(answer.topic_errors, but_for="TopicAlreadyExistsError")
+            done += [f"created {topic.name}" for topic in missing]
+        has = found.get(AUDIT.name, domains)
+        if has < domains:
+            await admin.create_partitions({AUDIT.name: NewPartitions(domains)})
+            done.append(f"{AUDIT.name} has {domains} partitions now, instead of {has}")
+        await _wait_until_known(admin, domains)
+    return done
+
+
+async def _wait_until_known(admin: Any, domains: int) -> None:
+    """The controller has agreed; the brokers are about to hear of it."""
+    while True:
+        found = await _partition_counts(admin)
+        if all(found.get(topic.name, 0) >= topic.partition_count(domains) for topic in TOPICS.values()):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _partition_counts(admin: Any) -> dict[str, int]:
+    """By topic: how many of its partitions have a leader."""
+    return {
+        topic["topic"]: sum(partition["leader"] >= 0 for partition in topic["partitions"])
+        for topic in await admin.describe_topics(None)
+    }

@@ -1,0 +1,570 @@
+"""One suite for both buses: what the services rely on, and what the audit log's reader and writer make of it.
+
+No test waits for time to pass: each waits for what it expects, and the test's own time-out is the only limit.
+"""
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.structs import TopicPartition
+
+from bailiff_bus import log, topics
+from bailiff_bus.kafka import KafkaBus, KafkaSettings
+from bailiff_bus.log import AuditReader, AuditWriter, Entry, SteppedDown
+from bailiff_bus.memory import MemoryCluster
+from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Receipt, Span
+from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
+from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
+
+_run = uuid.uuid4().hex[:8]  # the broker may be shared with other runs
+_numbers = itertools.count(1)
+
+
+class World(Protocol):
+    """Topics of a test's own, and clients to them."""
+
+    async def topic(self, partitions: int) -> str: ...
+
+    async def add_partitions(self, topic: str, total: int) -> None: ...
+
+    async def trim(self, topic: str, partition: int, offset: int) -> None: ...
+
+    async def use_up_offset(self, topic: str, partition: int) -> None: ...
+
+    async def client(self) -> Bus: ...
+
+
+class MemoryWorld:
+    """The bus in memory."""
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster(clock=itertools.count(1_700_000_000_000_000, 1000).__next__)
+
+    async def topic(self, partitions: int) -> str:
+        name = f"contract-{_run}-{next(_numbers)}"
+        self.cluster.add_partitions(name, partitions)
+        return name
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        self.cluster.add_partitions(topic, total)
+
+    async def trim(self, topic: str, partition: int, offset: int) -> None:
+        self.cluster.trim(topic, partition, offset)
+
+    async def use_up_offset(self, topic: str, partition: int) -> None:
+        self.cluster.skip(topic, partition)
+
+    async def client(self) -> Bus:
+        return self.cluster.client(f"client-{next(_numbers)}")
+
+
+class KafkaWorld:
+    """The real Kafka."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.settings = KafkaSettings(bootstrap=bootstrap, request_timeout_ms=20_000, session_timeout_ms=3_000)
+        self.admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        self.opened: list[KafkaBus] = []
+
+    async def topic(self, partitions: int) -> str:
+        name = f"contract-{_run}-{next(_numbers)}"
+        settings = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(1024 * 1024)}
+        answer = await self.admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
+        assert [code for _, code, _ in answer.topic_errors] == [0]
+        await self.wait_for(name, partitions)
+        return name
+
+    async def add_partitions(self, topic: str, total: int) -> None:
+        await self.admin.create_partitions({topic: NewPartitions(total)})
+        await self.wait_for(topic, total)
+
+    async def wait_for(self, topic: str, partitions: int) -> None:
+        while True:
+            (described,) = await self.admin.describe_topics([topic])
+            if sum(each["leader"] >= 0 for each in described["partitions"]) == partitions:
+                return
+            await asyncio.sleep(0.02)
+
+    async def trim(self, topic: str, partition: int, offset: int) -> None:
+        await self.admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(offset)})
+
+    async def use_up_offset(self, topic: str, partition: int) -> None:
+        """A transaction leaves a record, and a marker that no reader is shown."""
+        bus = await self.client()
+        end = (await bus.spans(topic))[partition].end
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.settings.bootstrap, transactional_id=f"contract-{_run}-{next(_numbers)}"
+        )
+        await producer.start()
+        try:
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"junk", partition=partition)
+        finally:
+            await producer.stop()
+        while (await bus.spans(topic))[partition].end < end + 2:
+            await asyncio.sleep(0.02)
+
+    async def client(self) -> Bus:
+        bus = KafkaBus(self.settings)
+        self.opened.append(bus)
+        return bus
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Both buses, one after the other."""
+    if request.param == "memory":
+        yield MemoryWorld()
+        return
+    kafka = KafkaWorld(request.getfixturevalue("kafka").bootstrap)
+    await kafka.admin.start()
+    try:
+        yield kafka
+    finally:
+        for bus in kafka.opened:
+            await bus.close()
+        await kafka.admin.close()
+
+
+async def send(bus: Bus, topic: str, *values: bytes, partition: int = 0) -> list[Receipt]:
+    """Send in order, and wait for the acknowledgements."""
+    producer = await bus.producer()
+    sent = [await producer.send(topic, value, partition=partition) for value in values]
+    return [await each for each in sent]
+
+
+async def read(reader: Reader, count: int) -> list[Message]:
+    """Read until there are so many."""
+    found: list[Message] = []
+    while len(found) < count:
+        found += await reader.read(wait=5)
+    return found
+
+
+# --- messages
+
+
+async def test_bytes_keys_headers_and_order_are_as_sent(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    producer = await bus.producer()
+    headers = (("ce_type", b"a"), ("content-type", b"b"), ("ce_type", b"\xff\x00"))
+    sent = [
+        await producer.send(topic, b"first", key=b"k", headers=headers),
+        await producer.send(topic, b"", partition=0),
+        await producer.send(topic, b"third"),
+    ]
+    receipts = [await each for each in sent]
+    found = await read(await bus.reader([(topic, 0, 0)]), 3)
+    assert [(each.key, each.headers, each.value) for each in found] == [
+        (b"k", headers, b"first"),
+        (None, (), b""),
+        (None, (), b"third"),
+    ]
+    assert [each.offset for each in found] == [0, 1, 2] == [each.offset for each in receipts]
+    assert [each.time for each in found] == [each.time for each in receipts]
+    assert found[0].time > 1_500_000_000_000_000  # µs
+
+
+async def test_a_key_always_goes_to_the_same_partition(world: World) -> None:
+    topic, bus = await world.topic(8), await world.client()
+    producer, other = await bus.producer(), await (await world.client()).producer()
+    receipts = [await (await each.send(topic, b"x", key=b"domain-a")) for each in (producer, other, producer)]
+    assert len({each.partition for each in receipts}) == 1
+
+
+async def test_an_explicit_partition_is_obeyed(world: World) -> None:
+    topic, bus = await world.topic(3), await world.client()
+    receipts = [await send(bus, topic, b"x", partition=partition) for partition in (2, 0, 1, 2)]
+    assert [each.partition for (each,) in receipts] == [2, 0, 1, 2]
+    assert await bus.spans(topic) == {0: Span(0, 1), 1: Span(0, 1), 2: Span(0, 2)}
+
+
+async def test_two_producers_interleave_each_in_its_own_order(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    one, two = await bus.producer(), await (await world.client()).producer()
+    sent = []
+    for number in range(50):
+        sent += [await one.send(topic, b"one %d" % number), await two.send(topic, b"two %d" % number)]
+    offsets = sorted([(await each).offset or 0 for each in sent])
+    found = await read(await bus.reader([(topic, 0, 0)]), 100)
+    assert offsets == list(range(100)) == [each.offset for each in found]
+    for name in (b"one", b"two"):
+        assert [each.value for each in found if each.value.startswith(name)] == [
+            b"%s %d" % (name, n) for n in range(50)
+        ]
+
+
+async def test_a_message_above_the_limit_is_refused_and_the_producer_goes_on(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    producer = await bus.producer()
+    with pytest.raises(ValueError, match="too large"):
+        await producer.send(topic, bytes(topics.DEAD_LETTER_LIMIT + 1))
+    assert (await (await producer.send(topic, b"small"))).offset == 0
+
+
+# --- reading
+
+
+async def test_limit_and_position(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, *(b"%d" % n for n in range(5)))
+    reader = await bus.reader([(topic, 0, 1)])
+    assert [each.offset for each in await reader.read(limit=2, wait=5)] == [1, 2]
+    assert reader.position(topic, 0) == 3
+    assert [each.offset for each in await read(reader, 2)] == [3, 4]
+    assert await reader.read(wait=0) == []
+
+
+async def test_a_waiting_read_wakes(world: World) -> None:
+    topic, bus = await world.topic(2), await world.client()
+    reader = await bus.reader([(topic, 0, 0), (topic, 1, 0)])
+    waiting = asyncio.create_task(reader.read(wait=60))
+    await send(await world.client(), topic, b"x", partition=1)
+    assert [each.value for each in await waiting] == [b"x"]
+
+
+async def test_a_reader_may_move_and_follow_a_partition_added_later(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, b"a", b"b")
+    reader = await bus.reader([(topic, 0, 0)])
+    await read(reader, 2)
+    await world.add_partitions(topic, 2)
+    assert await bus.spans(topic) == {0: Span(0, 2), 1: Span(0, 0)}
+    await send(await world.client(), topic, b"new", partition=1)
+    reader.follow(topic, 1, 0)
+    assert [each.value for each in await read(reader, 1)] == [b"new"]
+    reader.follow(topic, 0, 1)
+    assert [each.value for each in await read(reader, 1)] == [b"b"]
+
+
+async def test_a_producer_finds_a_partition_added_later(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    producer = await bus.producer()
+    await (await producer.send(topic, b"x", partition=0))
+    await world.add_partitions(topic, 2)
+    assert (await (await producer.send(topic, b"x", partition=1))).partition == 1
+
+
+@pytest.mark.parametrize("asked", [1, 5])
+async def test_a_position_outside_is_an_error_that_names_the_span(world: World, asked: int) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, *(b"%d" % n for n in range(4)))
+    await world.trim(topic, 0, 2)
+    assert await bus.spans(topic) == {0: Span(2, 4)}
+    reader = await bus.reader([(topic, 0, asked)])
+    with pytest.raises(OffsetGone) as gone:
+        await read(reader, 1)
+    assert (gone.value.topic, gone.value.partition, gone.value.asked, gone.value.span) == (topic, 0, asked, Span(2, 4))
+    reader.follow(topic, 0, 2)
+    assert [each.offset for each in await read(reader, 2)] == [2, 3]
+
+
+async def test_the_end_is_a_position(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, b"a", b"b")
+    reader = await bus.reader([(topic, 0, 2)])
+    assert await reader.read(wait=0.1) == []
+    await send(bus, topic, b"c")
+    assert [each.value for each in await read(reader, 1)] == [b"c"]
+
+
+async def test_the_position_passes_over_offsets_without_a_message(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, b"a")
+    await world.use_up_offset(topic, 0)
+    end = (await bus.spans(topic))[0].end
+    reader = await bus.reader([(topic, 0, 0)])
+    while reader.position(topic, 0) < end:
+        await reader.read(wait=0.1)
+    assert reader.position(topic, 0) == end
+
+
+async def test_no_such_topic(world: World) -> None:
+    bus = await world.client()
+    with pytest.raises(KeyError):
+        await bus.spans("there-is-none")
+
+
+# --- groups
+
+
+async def settle(seats: Sequence[Any], wanted: Callable[[], bool]) -> None:
+    """Wait for changes of any seat until it is as wanted."""
+    while not wanted():
+        waiting = [asyncio.create_task(seat.changed()) for seat in seats]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_group_splits_and_takes_over_after_a_leave(world: World) -> None:
+    topic = await world.topic(4)
+    first = await (await world.client()).join(f"group-{topic}", topic, None)
+    assert first.owned == {0, 1, 2, 3}
+    second = await (await world.client()).join(f"group-{topic}", topic, None)
+    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 2)
+    assert first.owned | second.owned == {0, 1, 2, 3}
+    await first.leave()
+    assert first.owned == frozenset()
+    await settle([second], lambda: second.owned == {0, 1, 2, 3})
+
+
+async def test_a_named_member_gives_its_seat_back_when_it_leaves(world: World) -> None:
+    topic = await world.topic(2)
+    first = await (await world.client()).join(f"group-{topic}", topic, "one")
+    second = await (await world.client()).join(f"group-{topic}", topic, "two")
+    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 1)
+    await first.leave()
+    await settle([second], lambda: second.owned == {0, 1})
+
+
+async def test_a_restarted_member_takes_its_seat_at_once(world: World) -> None:
+    topic = await world.topic(2)
+    bus = await world.client()
+    first = await bus.join(f"group-{topic}", topic, "one")
+    second = await (await world.client()).join(f"group-{topic}", topic, "two")
+    await settle([first, second], lambda: len(first.owned) == len(second.owned) == 1)
+    had, change = first.owned, asyncio.create_task(second.changed())
+    await bus.close()  # without leaving: as a process that ends and is started again
+    again = await (await world.client()).join(f"group-{topic}", topic, "one")
+    assert again.owned == had
+    assert not change.done()
+    change.cancel()
+
+
+async def test_a_group_hears_of_new_partitions(world: World) -> None:
+    if isinstance(world, KafkaWorld):
+        pytest.skip("aiokafka looks for new partitions every 30 s only")
+    topic = await world.topic(1)
+    seat = await (await world.client()).join(f"group-{topic}", topic, None)
+    await world.add_partitions(topic, 2)
+    assert await seat.changed() == {0, 1}
+
+
+# --- the audit log
+
+START = 1_700_000_000_000_000
+
+
+class Service:
+    """A writer as a service has one, with what it has folded: the records of the log, in order."""
+
+    def __init__(self, bus: Bus, name: str, window: int = 200) -> None:
+        self.bus, self.name = bus, name
+        self.reader = AuditReader(bus, "pool-a", 0)
+        self.folded: list[Entry] = []
+        self.window = window
+        self.writer = AuditWriter(bus, self.reader, window)
+
+    async def fold(self, entries: Sequence[Entry]) -> None:
+        self.folded += entries
+
+    async def begin(self) -> Entry:
+        self.writer = AuditWriter(self.bus, self.reader, self.window)
+        return await self.writer.begin(self.first, self.fold)
+
+    def first(self, head: ChainHead) -> list[Record]:
+        records = []
+        seq, epoch = head.next_seq, head.epoch + 1
+        if seq == 0:
+            records.append(self.record(0, 0, DomainCreated(domain="pool-a", partition=0, nonce="n")))
+            seq, epoch = 1, 1
+        started = WriterStarted(writer=self.name, release="0", digest="0", logic=1, state_schema=1)
+        return [*records, self.record(seq, epoch, started)]
+
+    def record(self, seq: int, epoch: int, data: Any) -> Record:
+        return Record(
+            domain="pool-a", seq=seq, epoch=epoch, turn=seq, turn_end=True, time=START + seq, prev="",
+            writer=self.name, engine="0", policy=0, type=data.type_name(), data=data,
+        )  # fmt: skip
+
+    def next(self, count: int = 1) -> list[Record]:
+        head = self.writer.next_head
+        return [self.record(head.next_seq + n, head.epoch, ClockAdvanced()) for n in range(count)]
+
+    async def append(self, count: int = 1) -> Awaitable[tuple[Entry, ...]]:
+        return await self.writer.append(self.next(count))
+
+    async def restart(self) -> Entry:
+        """After it stepped down: read what is there, begin again."""
+        await self.writer.close()
+        return await self.begin()
+
+
+@pytest.fixture
+async def audit(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An audit topic of the test's own."""
+    name = await world.topic(1)
+    own = topics.Topic(name, "domain", ("admission",), ("audit",), None, topics.AUDIT_LIMIT, "one per domain")
+    monkeypatch.setattr(log, "AUDIT", own)
+    monkeypatch.setattr(AuditReader, "topic", name)
+    return name
+
+
+async def whole_log(bus: Bus) -> AuditReader:
+    """A reader that has read all; it would have raised if the chain could not be followed."""
+    reader = AuditReader(bus, "pool-a", 0)
+    found: list[Entry] = []
+
+    async def keep(entries: Sequence[Entry]) -> None:
+        found.extend(entries)
+
+    await reader.catch_up(keep)
+    assert [entry.record.seq for entry in found] == list(range(reader.head.next_seq))
+    assert [record_hash(entry.wire) for entry in found] == [entry.hash for entry in found]
+    return reader
+
+
+async def test_a_writer_begins_appends_and_is_read(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1")
+    started = await service.begin()
+    assert [entry.record.seq for entry in service.folded] == [0, 1]
+    assert started == service.folded[-1]
+    committed = [await service.append(3) for _ in range(20)]
+    entries = [entry for each in committed for entry in await each]
+    assert [entry.record.seq for entry in entries] == list(range(2, 62))
+    assert service.writer.head == service.writer.next_head
+    assert service.writer.last_append_time == entries[-1].append_time
+    reader = await whole_log(await world.client())
+    assert (reader.head, reader.offset, reader.orphans) == (service.writer.head, service.writer.offset, 0)
+
+
+async def test_what_append_returns_is_what_a_reader_finds(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1")
+    started = await service.begin()
+    entries = await (await service.append(5))
+    reader = AuditReader(await world.client(), "pool-a", 0)
+    found: list[Entry] = []
+    while len(found) < 7:
+        found += await reader.read()
+    assert found[1] == started
+    assert tuple(found[2:]) == entries
+
+
+async def test_reading_may_start_at_a_snapshot(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1")
+    await service.begin()
+    await (await service.append(4))
+    head, offset = service.writer.head, service.writer.offset
+    (last,) = await (await service.append())
+    reader = AuditReader(await world.client(), "pool-a", 0, head, offset)
+    assert await reader.read(wait=30) == [last]
+
+
+async def test_a_small_window_makes_append_wait_and_loses_nothing(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1", window=2)
+    await service.begin()
+    entries = await (await service.append(50))
+    assert [entry.record.seq for entry in entries] == list(range(2, 52))
+
+
+async def test_a_record_that_does_not_fit_is_refused_before_anything_is_sent(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1")
+    await service.begin()
+    first, second = service.next(2)
+    for wrong in (
+        [first, service.record(7, 1, ClockAdvanced())],
+        [first, service.record(second.seq, 2, ClockAdvanced())],
+        [first, service.record(second.seq, 1, DomainCreated(domain="pool-a", partition=0, nonce="x" * 950 * 1024))],
+        [],
+    ):
+        with pytest.raises(ValueError):
+            await service.writer.append(wrong)
+    await (await service.writer.append([first, second]))
+    assert (await whole_log(service.bus)).head == service.writer.head
+
+
+async def test_two_writers_at_once_make_one_chain(world: World, audit: str) -> None:
+    """Both start on the same log, again and again; what one loses becomes orphans, and the log stays one chain."""
+    services = [Service(await world.client(), f"w{n}") for n in range(2)]
+
+    async def work(service: Service) -> int:
+        written = 0
+        while written < 20:
+            try:
+                await service.restart()
+                while written < 20:
+                    written += len(await (await service.append(2)))
+            except SteppedDown:
+                continue
+        return written
+
+    await asyncio.gather(*map(work, services))
+    reader = await whole_log(await world.client())
+    messages = (await services[0].bus.spans(audit))[0].end
+    assert reader.orphans == messages - reader.head.next_seq
+    writers = {entry.record.writer for service in services for entry in service.folded}
+    assert writers == {"w0", "w1"}
+
+
+async def test_a_stale_writer_steps_down(world: World, audit: str) -> None:
+    old, new = Service(await world.client(), "old"), Service(await world.client(), "new")
+    await old.begin()
+    await (await old.append())
+    await new.begin()
+    committed = await old.append(3)
+    with pytest.raises(SteppedDown, match="writer new wrote .*WriterStarted.* epoch 2"):
+        await committed
+    with pytest.raises(SteppedDown):
+        await old.append()
+    await (await new.append())
+    reader = await whole_log(await world.client())
+    assert reader.head == new.writer.head
+    assert reader.orphans == 3
+    assert [orphan.reason.split()[0] for orphan in reader.latest_orphans] == ["seq", "prev", "seq"]
+    assert (await old.restart()).record.epoch == 3  # and it read on from where it stood
+    assert [entry.record.seq for entry in old.folded] == [0, 1, 3, 4, 5]
+
+
+async def test_an_idle_writer_can_ask_whether_the_log_is_still_its_own(world: World, audit: str) -> None:
+    old, new = Service(await world.client(), "old"), Service(await world.client(), "new")
+    await old.begin()
+    await old.writer.check()
+    await (await old.append())
+    await old.writer.check()
+    await new.begin()
+    with pytest.raises(SteppedDown, match="writer new"):
+        await old.writer.check()
+
+
+async def test_junk_and_missing_offsets_do_not_stop_the_writer(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1")
+    await service.begin()
+    stranger = await world.client()
+    foreign = encode(service.record(2, 1, ClockAdvanced()))
+    producer = await stranger.producer()
+    for _ in range(3):
+        await (await producer.send(audit, b"junk", partition=0))
+        await (await producer.send(audit, b"\xff", headers=(("ce_domain", b"\xff"),), partition=0))
+        other = Wire(tuple((n, b"pool-b" if n == "ce_domain" else v) for n, v in foreign.headers), foreign.value)
+        await (await producer.send(audit, other.value, headers=other.headers, partition=0))
+        await world.use_up_offset(audit, 0)
+        await (await service.append(4))
+        await service.writer.check()
+    reader = await whole_log(await world.client())
+    assert reader.head == service.writer.head
+    assert reader.head.next_seq == 2 + 12
+    assert reader.orphans >= 9
+    assert len(reader.latest_orphans) <= log.ORPHANS_KEPT
+
+
+async def test_many_appends_on_their_way_survive_junk_in_between(world: World, audit: str) -> None:
+    service = Service(await world.client(), "w1", window=10)
+    await service.begin()
+    producer = await (await world.client()).producer()
+    committed = []
+    for number in range(100):
+        committed.append(await service.append())
+        if number % 10 == 0:
+            await (await producer.send(audit, b"junk", partition=0))
+    entries = [entry for each in committed for entry in await each]
+    assert [entry.record.seq for entry in entries] == list(range(2, 102))
+    reader = await whole_log(await world.client())
+    assert (reader.head, reader.orphans) == (service.writer.head, 10)
