@@ -107,10 +107,10 @@ def _wanted(kind: str, context: dict[str, Any], message: str) -> str:
             return f"a whole number {sign} {context[limit]}"
     if kind == "string_pattern_mismatch":
         return PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
-    if kind in {"string_too_short", "too_short"}:
-        return f"at least {context['min_length']} {'characters' if kind.startswith('string') else 'entries'}"
-    if kind in {"string_too_long", "too_long"}:
-        return f"at most {context['max_length']} {'characters' if kind.startswith('string') else 'entries'}"
+    for limit, words in (("min_length", "at least"), ("max_length", "at most")):
+        if limit in context:
+            thing = ("character", "characters") if kind.startswith("string") else ("entry", "entries")
+            return f"{words} {context[limit]} {thing[context[limit] != 1]}"
     if "expected" in context:
         return str(context["expected"])
     return WANTED.get(kind, message.removeprefix("Input should be ").removeprefix("a valid "))

@@ -61,7 +61,9 @@ class KafkaSettings(BaseModel):
         if wants_sasl and len(given) < 3:
             raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
         if given and not wants_sasl:
-            raise ValueError(f"{', '.join(given)} have no effect with {self.security_protocol}")
+            raise ValueError(
+                f"given without effect, as security_protocol is {self.security_protocol}: {', '.join(given)}"
+            )
         return self
 
 

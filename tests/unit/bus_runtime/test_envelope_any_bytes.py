@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.bus_runtime.kit import binary, message, structured, submit_data, wrapped
 
 from bailiff_bus.envelope import Envelope, Unacceptable, domain_of, unwrap
 from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_bus.port import Message
 from bailiff_core.records.facts import InputRejected
-
-from .kit import binary, message, structured, submit_data, wrapped
 
 HEADER_NAMES = st.sampled_from(
     ["content-type", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_domain", "ce_time", "ce_sig", "ce_keyid"]

@@ -1,22 +1,23 @@
 """A signature vouches for one request, at one time, by whom the policy says the key belongs to."""
 
+from typing import Any
+
 import pytest
+from tests.unit.bus_runtime.kit import NOON, submit, wrapped
 
 from bailiff_bus.envelope import Envelope, Unacceptable, unwrap
 from bailiff_bus.identity import Identity, key_id, new_private_key, sign, verify
 
-from .kit import NOON, submit, wrapped
-
 PRIVATE = bytes(range(32))
 OTHER = bytes(32)
 KEYS = {key_id(PRIVATE): "console", key_id(OTHER): "mallory"}
-PARTS = {"source": "laptop", "id": "r-1", "domain": "a100", "time_us": NOON}
+PARTS: dict[str, Any] = {"source": "laptop", "id": "r-1", "domain": "a100", "time_us": NOON}
 
 
-def signed(private: bytes = PRIVATE, actor: str = "", **changed: object) -> Envelope:
-    """A signed request of which something was changed after it was signed."""
-    keyid, sig = sign(private, submit(), **PARTS, actor=actor)  # type: ignore[arg-type]
-    return unwrap(wrapped(**{**PARTS, "actor": actor, "keyid": keyid, "sig": sig, **changed}))
+def signed(private: bytes = PRIVATE, actor: str = "", changed: dict[str, Any] | None = None) -> Envelope:
+    """A signed request of which this was changed after it was signed."""
+    keyid, sig = sign(private, submit(), **PARTS, actor=actor)
+    return unwrap(wrapped(**{**PARTS, "actor": actor, "keyid": keyid, "sig": sig, **(changed or {})}))
 
 
 def test_a_signed_request_counts_as_its_holders() -> None:
@@ -48,13 +49,12 @@ def test_a_holder_may_speak_for_names_below_its_own_and_for_no_others() -> None:
 )
 def test_whatever_is_changed_afterwards_is_noticed(changed: dict[str, object]) -> None:
     with pytest.raises(Unacceptable) as caught:
-        verify(signed(**changed), KEYS)  # type: ignore[arg-type]
+        verify(signed(changed=changed), KEYS)
     assert caught.value.code == "bad-signature"
     assert caught.value.id
 
 
-@pytest.mark.parametrize("keyid", ["", "nobody"])
-def test_a_key_that_the_policy_does_not_name_is_refused(keyid: str) -> None:
+def test_a_key_that_the_policy_does_not_name_is_refused() -> None:
     with pytest.raises(Unacceptable) as caught:
         verify(signed(private=new_private_key()), KEYS)
     assert caught.value.code == "unknown-key"
@@ -62,7 +62,7 @@ def test_a_key_that_the_policy_does_not_name_is_refused(keyid: str) -> None:
 
 def test_a_key_of_the_policy_that_is_no_key_fits_nothing() -> None:
     with pytest.raises(Unacceptable, match="bad-signature"):
-        verify(signed(keyid="nonsense"), {"nonsense": "alice"})
+        verify(signed(changed={"keyid": "nonsense"}), {"nonsense": "alice"})
 
 
 def test_an_unsigned_request_is_as_good_as_its_topic() -> None:
