@@ -75,7 +75,7 @@ class Rooms:
         """Nodes by name that a task may use at all, full or not, each with the devices it may use there."""
         if need not in self._suited:
             found = []
-            for node in sorted(self.nodes.values(), key=lambda node: node.name):
+            for node in sorted(self.nodes.values(), key=lambda node: (node.name, node.number)):
                 if need.nodes and node.name not in need.nodes:
                     continue
                 if any(node.labels.get(key) != value for key, value in need.labels):

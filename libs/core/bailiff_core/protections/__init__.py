@@ -10,10 +10,10 @@ from . import already_leaving, held, not_preemptible, priority
 from .rule import Rule
 
 RULES = (
-    Rule(already_leaving.NAME, already_leaving.excludes),
-    Rule(held.NAME, held.excludes),
-    Rule(not_preemptible.NAME, not_preemptible.excludes),
-    Rule(priority.NAME, priority.excludes),
+    Rule(already_leaving.NAME, already_leaving.excludes, "is on its way out already"),
+    Rule(held.NAME, held.excludes, "waits for room reserved for it"),
+    Rule(not_preemptible.NAME, not_preemptible.excludes, "is not preemptible"),
+    Rule(priority.NAME, priority.excludes, "does not have lower priority"),
 )
 
 

@@ -8,7 +8,8 @@ from bailiff_core.model.pool import Job, Pool
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`excludes(pool, asker, candidate)` says whether the candidate is shielded from the asker."""
+    """`excludes(pool, asker, candidate)` says whether the candidate is shielded; `says` ends the phrase "a job that"."""
 
     name: str
     excludes: Callable[[Pool, Job, Job], bool]
+    says: str
