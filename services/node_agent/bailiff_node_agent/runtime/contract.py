@@ -92,7 +92,11 @@ class Runtime(Protocol):
         ...
 
     async def start(self, launch: Launch) -> Running | Exit:
-        """Start it, or, where this key has been started before, say what became of that one."""
+        """Start it, or, where this key has been started before, say what became of that one.
+
+        A first start says `Running`, also of a task that has ended by now, and `wait_exit` gives its end. It says
+        `Exit` only where the task was lost before it began; `wait_exit` does not repeat an `Exit` said here.
+        """
         ...
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:

@@ -55,8 +55,9 @@ class ProcessRuntime:
         return found
 
     async def start(self, launch: Launch) -> Running | Exit:
-        await asyncio.to_thread(self._start_once, launch)
-        state = await self._state(launch.key)
+        is_new = await asyncio.to_thread(self._start_once, launch)
+        running = self._running(launch.key) if is_new else None
+        state = running or await self._state(launch.key)
         if isinstance(state, Running):
             self._watch(state)
         return state
@@ -125,7 +126,8 @@ class ProcessRuntime:
             raise UnknownTask(f"there is no task {key} here")
         return control
 
-    def _start_once(self, launch: Launch) -> None:
+    def _start_once(self, launch: Launch) -> bool:
+        """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
         orders = _orders(launch, control, log)
@@ -143,10 +145,11 @@ class ProcessRuntime:
             except OSError:
                 shutil.rmtree(new)
                 if control.exists():
-                    return
+                    return False
                 raise
             sync_folder(self._tasks)
             self._spawn(orders, control, lock)
+            return True
         finally:
             os.close(lock)
 
@@ -172,6 +175,14 @@ class ProcessRuntime:
 
     # --- what has become of a task
 
+    def _running(self, key: TaskKey) -> Running | None:
+        """How it was started; None as long as it has not been."""
+        running = _read_json(self._control(key) / "running.json")
+        if running is None:
+            return None
+        device_ids = _read_task(self._control(key)).device_ids
+        return Running(key, running["pid"], running["started_boottime_us"], device_ids)
+
     async def _state(self, key: TaskKey) -> Running | Exit:
         control, task = self._control(key), _read_task(self._control(key))
         while True:
@@ -181,8 +192,8 @@ class ProcessRuntime:
                 return _exit_of(task, end)
             if not supervised:
                 return await self._conclude_lost(task, control)
-            if running := _read_json(control / "running.json"):
-                return Running(key, running["pid"], running["started_boottime_us"], task.device_ids)
+            if running := self._running(key):
+                return running
             await asyncio.sleep(POLL_S)
 
     def _watch(self, running: Running) -> None:
