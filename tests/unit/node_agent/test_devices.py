@@ -257,8 +257,8 @@ def test_a_card_whose_memory_waits_for_repair_is_not_healthy(
 def test_a_card_that_falls_off_the_bus_stays_in_the_list_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     inventory = inventory_over(monkeypatch)
     inventory.list()
-    sys.modules["pynvml"].nvmlDeviceGetHandleByIndex = fails(NVMLError("GPU is lost"))
-    sys.modules["pynvml"].nvmlDeviceGetHandleByUUID = fails(NVMLError("GPU is lost"))
+    for call in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"):
+        monkeypatch.setattr(f"pynvml.{call}", fails(NVMLError("GPU is lost")))
     [device] = inventory.list()
     assert (device.id, device.healthy) == ("GPU-1234", False)
     with pytest.raises(DeviceUnavailable, match="GPU is lost"):
@@ -283,7 +283,10 @@ def test_nothing_of_nvml_is_loaded_before_it_is_asked_for() -> None:
 
 @pytest.mark.gpu
 async def test_a_real_gpu_is_listed_and_idle() -> None:
-    inventory = NvmlInventory()
+    try:
+        inventory = NvmlInventory()
+    except NoDriver as reason:
+        pytest.skip(str(reason))
     devices = inventory.list()
     assert devices
     baseline = {device.id: inventory.usage(device.id).memory_used for device in devices}

@@ -248,12 +248,14 @@ def test_a_line_cut_off_by_a_crash_never_happened_and_the_next_one_does(disk: Re
         assert Reports(storage).unsent() == [(0, b"a"), (1, b"c")]
 
 
-@pytest.mark.parametrize("opens", [Fences, Reports, Evictions, draw_incarnation])
+@pytest.mark.parametrize(
+    ("name", "opens"),
+    [("fences", Fences), ("reports", Reports), ("evictions", Evictions), ("machine", draw_incarnation)],
+)
 @pytest.mark.parametrize("content", [b"\n", b"00000000 {}\n", b"nonsense\n", b"\0" * 100 + b"\n"])
 def test_a_damaged_file_is_an_error_and_never_empty(
-    disk: Reopen, opens: Callable[[Storage], object], content: bytes
+    disk: Reopen, name: str, opens: Callable[[Storage], object], content: bytes
 ) -> None:
-    name = {Fences: "fences", Reports: "reports", Evictions: "evictions"}.get(opens, "machine")  # type: ignore[call-overload]
     disk().replace(name, content)
     with pytest.raises(DamagedFile, match=name):
         opens(disk())

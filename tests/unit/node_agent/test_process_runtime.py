@@ -264,12 +264,12 @@ asyncio.run(main())
 
 
 def agent_that_dies(tmp_path: Path, job: str) -> int:
-    """Starts the job from an agent of its own, ends that one without a warning, returns the job's pid."""
+    """Starts the job from an agent of its own, kills all of that one's process group, returns the job's pid."""
     command = [sys.executable, "-c", AGENT, str(tmp_path / "state"), job, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as first:
         assert first.stdout
         pid = int(first.stdout.readline())
-        first.kill()
+        os.killpg(first.pid, signal.SIGKILL)
     return pid
 
 
@@ -333,6 +333,17 @@ async def test_with_its_supervisor_killed_the_whole_task_is_ended_and_said_to_be
     assert (end.key, end.code, end.supervisor_lost) == (KEY, -signal.SIGKILL, True)
     assert not [pid for pid in tree if lives(pid)]
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
+
+
+async def test_a_job_that_has_shed_its_environment_is_found_by_its_session(
+    agent: ProcessRuntime, tmp_path: Path
+) -> None:
+    await run(agent, ["env", "-i", "/bin/sh", "-c", f"sleep 300 & touch ready; {WAITS}"], tmp_path)
+    await until((tmp_path / "ready").exists)
+    tree = agent.pids(KEY)
+    os.kill(supervisor_of(agent), signal.SIGKILL)
+    assert (await exit_of(agent)).supervisor_lost
+    assert not [pid for pid in tree if lives(pid)]
 
 
 async def test_a_supervisor_killed_while_there_is_no_agent_is_found_out_by_the_next(

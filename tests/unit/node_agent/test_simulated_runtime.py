@@ -79,10 +79,13 @@ def test_when_the_host_goes_down_the_next_agent_finds_everything_lost() -> None:
         inventory = SimulatedInventory("1xH100-80GB", "n1", identify=machine.identify)
         machine.attach_devices(inventory)
         first, ended = SimulatedRuntime(machine), TaskKey("ended", 0, "0")
-        await first.start(launch())
+        running = await first.start(launch())
+        assert isinstance(running, Running)
         await first.start(launch(ended, RUN_FOR="1"))
         await first.wait_exit()
+        assert machine.identify(running.pid)
         machine.crash()
+        assert machine.identify(running.pid) is None
         assert inventory.usage(GPU).pids == ()
 
         found = {state.key: state for state in await SimulatedRuntime(machine).adopt()}
