@@ -20,13 +20,14 @@ WAITS = "while :; do sleep 0.02; done"
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Whoever carries the folder in environment or arguments: jobs, supervisors and agents of this test."""
+    """Whoever works in the folder or carries its name: jobs, supervisors and agents of this test."""
     found = []
     for process in supervisor.scan():
         if process.pid != os.getpid():
             with contextlib.suppress(OSError):
                 environment = Path(f"/proc/{process.pid}/environ").read_bytes()
-                if bytes(folder) in environment + arguments_of(process.pid):
+                works_in = bytes(Path(f"/proc/{process.pid}/cwd").readlink())
+                if bytes(folder) in environment + arguments_of(process.pid) + works_in:
                     found.append(process.pid)
     return found
 
