@@ -185,9 +185,14 @@ class NotSupported(NVMLError):
     pass
 
 
+class FunctionNotFound(NVMLError):
+    pass
+
+
 def driver(**answers: Any) -> ModuleType:
     nvml: Any = ModuleType("pynvml")
     nvml.NVMLError, nvml.NVMLError_NotSupported, nvml.nvmlMemory_v2 = NVMLError, NotSupported, 2
+    nvml.NVMLError_FunctionNotFound = FunctionNotFound
     nvml.nvmlInit = nvml.nvmlShutdown = lambda: None
     nvml.nvmlSystemGetDriverVersion = lambda: b"580.1"
     nvml.nvmlDeviceGetCount = lambda: 1
@@ -232,14 +237,17 @@ def test_nvml_says_what_there_is_and_who_is_on_it(monkeypatch: pytest.MonkeyPatc
     inventory.close()
 
 
-def test_an_old_card_that_lacks_some_answers_is_still_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", [NotSupported(), FunctionNotFound()])
+def test_an_old_card_or_driver_that_lacks_some_answers_will_do(
+    monkeypatch: pytest.MonkeyPatch, reason: NVMLError
+) -> None:
     def first_version_only(handle: object, version: int = 1) -> SimpleNamespace:
         if version != 1:
-            raise NotSupported
+            raise reason
         return SimpleNamespace(total=16 * GIB, used=GIB)
 
     inventory = inventory_over(
-        monkeypatch, nvmlDeviceGetMemoryInfo=first_version_only, nvmlDeviceGetRemappedRows=fails(NotSupported())
+        monkeypatch, nvmlDeviceGetMemoryInfo=first_version_only, nvmlDeviceGetRemappedRows=fails(reason)
     )
     [device] = inventory.list()
     assert (device.memory, device.healthy) == (16 * GIB, True)

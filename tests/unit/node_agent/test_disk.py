@@ -190,6 +190,16 @@ def test_a_spool_that_was_sent_out_keeps_its_number(disk: Reopen) -> None:
     assert Reports(disk()).append(b"y") == 200
 
 
+def test_a_spool_that_is_never_empty_does_not_grow(disk: Reopen) -> None:
+    reports = Reports(disk())
+    reports.append(b"0")
+    for number in range(300):
+        reports.append(b"%d" % (number + 1))
+        reports.sent(number)
+    assert len(reports._journal) <= 104
+    assert Reports(disk()).unsent() == [(300, b"300")]
+
+
 def test_what_was_never_written_cannot_have_been_sent(disk: Reopen) -> None:
     reports = Reports(disk())
     reports.append(b"a")

@@ -310,10 +310,19 @@ async def test_an_agent_that_died_before_the_supervisor_began_has_lost_the_task(
 async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(
     agent: ProcessRuntime, tmp_path: Path
 ) -> None:
-    for name in (".new-a-1-0-12345678", ".old-a-1-0-12345678"):
-        (tmp_path / "state" / "tasks" / name).mkdir()
+    (tmp_path / "state" / "unfinished" / "a-1-0-12345678").mkdir()
     assert await agent.adopt() == []
-    assert [*(tmp_path / "state" / "tasks").iterdir()] == []
+    assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
+
+
+async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRuntime, tmp_path: Path) -> None:
+    hidden = TaskKey(".hidden", 0, "..")
+    await agent.start(Launch(hidden, "exit 3"))
+    end = await exit_of(agent)
+    assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
+    await agent.forget(hidden)
+    assert not agent.control_dir(hidden).exists()
+    assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
 # --- the supervisor dies
@@ -427,6 +436,17 @@ async def test_a_damaged_file_is_an_error_and_not_a_task_that_never_was(
         await ProcessRuntime(tmp_path / "state").adopt()
 
 
+async def test_an_end_that_cannot_be_read_is_an_error_and_not_an_endless_wait(
+    agent: ProcessRuntime, tmp_path: Path
+) -> None:
+    running = await run(agent, "exec sleep 300", tmp_path)
+    (agent.control_dir(KEY) / "exit.json").write_text("{")
+    os.kill(supervisor_of(agent), signal.SIGKILL)
+    with pytest.raises(DamagedFile, match=r"exit\.json"):
+        await exit_of(agent)
+    os.kill(running.pid, signal.SIGKILL)
+
+
 def test_no_two_keys_share_a_folder_and_none_leaves_it() -> None:
     keys = [
         TaskKey("a-1", 2, "x"),
@@ -438,7 +458,7 @@ def test_no_two_keys_share_a_folder_and_none_leaves_it() -> None:
     ]
     names = [str(key) for key in keys]
     assert len(set(names)) == len(keys)
-    assert not [name for name in names if "/" in name or name.startswith((".new", ".old")) or "\n" in name]
+    assert not [name for name in names if "/" in name or "\n" in name or name in (".", "..")]
 
 
 @pytest.mark.parametrize(("job", "attempt", "task"), [("", 0, "0"), ("a", -1, "0"), ("a", 0, ""), ("a" * 300, 0, "0")])

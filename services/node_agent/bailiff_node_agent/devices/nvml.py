@@ -65,14 +65,14 @@ class NvmlInventory:
         try:
             # The first version counts what the driver keeps for itself as used.
             return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
-        except self._nvml.NVMLError_NotSupported:
+        except self._nvml.NVMLError:
             return self._nvml.nvmlDeviceGetMemoryInfo(handle)
 
     def _memory_is_sound(self, handle: Any) -> bool:
         try:
             _, _, pending, failed = self._nvml.nvmlDeviceGetRemappedRows(handle)
-        except self._nvml.NVMLError_NotSupported:
-            return True
+        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
+            return True  # a card or a driver from before there was such a thing
         return not pending and not failed
 
 

@@ -66,8 +66,7 @@ class SimulatedInventory:
             self._holders[device_id][pid] = identity
 
     def let_go(self, device_id: str, pid: int) -> None:
-        self._known(device_id)
-        self._holders[device_id].pop(pid, None)
+        self._holders.get(device_id, {}).pop(pid, None)
 
     def set_health(self, device_id: str, *, healthy: bool) -> None:
         """A GPU that breaks, or is repaired, in a story."""

@@ -64,8 +64,7 @@ class Evictions:
     def end(self, key: str) -> None:
         if key not in self._running:
             return
-        if len(self._running) == 1 and len(self._journal) > 100:
-            self._journal.rewrite([])
-        else:
-            self._journal.add({"ended": key})
+        self._journal.add({"ended": key})
         del self._running[key]
+        if len(self._journal) > 100 + 2 * len(self._running):
+            self._journal.rewrite([asdict(eviction) for eviction in self._running.values()])

@@ -44,7 +44,6 @@ class Fences:
         "same" needs this position on the job and on every device: one record may place several tasks of a job on one
         machine, each with devices of its own, and may evict several jobs from one device.
         """
-        position = (position[0], position[1])
         job_mark = self._jobs.get(job)
         marks = [job_mark, *(self._devices.get(device) for device in devices)]
         if any(mark is not None and mark > position for mark in marks):

@@ -112,7 +112,7 @@ class Runtime(Protocol):
         ...
 
     async def wait_exit(self) -> Exit:
-        """The next task that has ended; each is given out once."""
+        """The next task that has ended; each is given out once. Raises where an end cannot be read."""
         ...
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:

@@ -34,24 +34,24 @@ class ProcessRuntime:
 
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
+        self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unfinished.mkdir(mode=0o700, exist_ok=True)
         self._devices = devices
         self._watched: dict[TaskKey, int | None] = {}
         """The handle that tells of the supervisor's end; None once it has."""
-        self._ended: asyncio.Queue[Exit] = asyncio.Queue()
-        self._concluding: set[asyncio.Task[None]] = set()
+        self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
+        self._concluding: set[asyncio.Task[Exit]] = set()
 
     async def adopt(self) -> list[Running | Exit]:
+        for folder in self._unfinished.iterdir():
+            shutil.rmtree(folder)
         found = []
         for folder in sorted(self._tasks.iterdir()):
-            if folder.name.startswith("."):  # an agent died while it made or removed this one
-                shutil.rmtree(folder)
-            else:
-                key = _read_task(folder).key
-                state = await self._state(key)
-                if isinstance(state, Running):
-                    self._watch(state)
-                found.append(state)
+            state = await self._state(_read_task(folder).key)
+            if isinstance(state, Running):
+                self._watch(state)
+            found.append(state)
         return found
 
     async def start(self, launch: Launch) -> Running | Exit:
@@ -85,7 +85,7 @@ class ProcessRuntime:
             await asyncio.sleep(POLL_S)
 
     async def wait_exit(self) -> Exit:
-        return await self._ended.get()
+        return (await self._ended.get()).result()
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:
         return tuple(process.pid for process in self._tree(key))
@@ -131,7 +131,7 @@ class ProcessRuntime:
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
         orders = _orders(launch, control, log)
-        new = self._tasks / f".new-{launch.key}-{secrets.token_hex(4)}"
+        new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log)}
         write_durably(new / "task.json", json.dumps(task).encode())
@@ -168,7 +168,7 @@ class ProcessRuntime:
             )
 
     def _remove(self, control: Path) -> None:
-        old = control.with_name(f".old-{control.name}-{secrets.token_hex(4)}")
+        old = self._unfinished / f"{control.name}-{secrets.token_hex(4)}"
         control.rename(old)
         sync_folder(self._tasks)
         shutil.rmtree(old)
@@ -197,9 +197,6 @@ class ProcessRuntime:
             await asyncio.sleep(POLL_S)
 
     def _watch(self, running: Running) -> None:
-        if self._devices:
-            for device_id in running.device_ids:
-                self._devices.hold(device_id, running.pid)
         if running.key in self._watched:
             return
         control = self._control(running.key)
@@ -216,6 +213,9 @@ class ProcessRuntime:
             self._supervisor_ended(running)
         else:
             asyncio.get_running_loop().add_reader(handle, self._supervisor_ended, running)
+        if self._devices:
+            for device_id in running.device_ids:
+                self._devices.hold(device_id, running.pid)
 
     def _supervisor_ended(self, running: Running) -> None:
         handle = self._watched[running.key]
@@ -226,15 +226,16 @@ class ProcessRuntime:
         task = asyncio.create_task(self._conclude(running))
         self._concluding.add(task)
         task.add_done_callback(self._concluding.discard)
+        task.add_done_callback(self._ended.put_nowait)
 
-    async def _conclude(self, running: Running) -> None:
+    async def _conclude(self, running: Running) -> Exit:
         # A supervisor killed while it was starting may leave its lock to a fork for a moment.
         while isinstance(state := await self._state(running.key), Running):  # noqa: ASYNC110 - nobody announces that
             await asyncio.sleep(POLL_S)
         if self._devices:
             for device_id in running.device_ids:
                 self._devices.let_go(device_id, running.pid)
-        self._ended.put_nowait(state)
+        return state
 
     async def _conclude_lost(self, task: "_Task", control: Path) -> Exit:
         """Nobody will write this exit any more: end what is left, and write it in the supervisor's place."""
