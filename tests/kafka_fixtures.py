@@ -1,8 +1,8 @@
 """The Kafka that tests talk to: one broker for the whole session, and brokers of their own for tests that break them.
 
 `BAILIFF_TEST_KAFKA` chooses for the shared one: `embedded` (the devstack), `container` (testcontainers, image
-apache/kafka), or unset: a container if a Docker engine answers and has the image already, otherwise embedded. Images are
-never pulled unless asked for. Private brokers are always embedded: killing and pausing is done to processes.
+apache/kafka), or unset: a container if a Docker engine answers and has the image already, otherwise embedded. Private
+brokers are always embedded: killing and pausing is done to processes.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The devstack with real processes: a real Kafka that is killed, paused and started again, and children that must go."""
+"""The devstack with real processes: a real Kafka that is killed, paused and restarted, and children that must go."""
 
 import asyncio
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tests.kafka_fixtures import TestKafka
 
 from bailiff_devstack import (
     EmbeddedKafka,
@@ -27,7 +28,6 @@ from bailiff_devstack import (
     stop_recorded,
 )
 from bailiff_devstack.identity import Identity, wait_until, write_record
-from tests.kafka_fixtures import TestKafka
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 

@@ -9,13 +9,13 @@ client (the one request below is written out, so that waiting needs no event loo
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
-import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -213,7 +213,7 @@ class EmbeddedKafka:
                 trial.start().stop(grace_s=120.0)
                 trial.close()
                 part.replace(file)
-        return [f"-XX:AOTCache={file}"]
+        return [f"-XX:AOTCache={file}", "-Xlog:aot*=error:stderr"]
 
     def _choose_ports(self) -> tuple[int, int]:
         if self._fixed_port is None:
@@ -282,7 +282,8 @@ class EmbeddedKafka:
 
     def _format(self, settings: Path) -> None:
         """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option.
+        cluster = urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
             stdin=subprocess.DEVNULL,
