@@ -213,7 +213,7 @@ class EmbeddedKafka:
                 trial.start().stop(grace_s=120.0)
                 trial.close()
                 part.replace(file)
-        return [f"-XX:AOTCache={file}", "-Xlog:aot*=error:stderr"]
+        return [f"-XX:AOTCache={file}", "-Xlog:aot*=error"]
 
     def _choose_ports(self) -> tuple[int, int]:
         if self._fixed_port is None:
@@ -228,6 +228,7 @@ class EmbeddedKafka:
         (self.state_dir / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
         if not (self.data_dir / "meta.properties").exists():
             self._format(settings)
+        cluster = _cluster_id(self.data_dir)
         log_began = self.log.stat().st_size if self.log.exists() else 0
         self._popen = spawn(
             [*self._command, "kafka.Kafka", str(settings)],
@@ -237,7 +238,7 @@ class EmbeddedKafka:
         write_record(self.state_dir, _RECORD, Identity.of(self._popen.pid))
         port = int(self.bootstrap.rpartition(":")[2])
         try:
-            ready = wait_until(lambda: not self.running() or _serves(port), self._start_timeout_s)
+            ready = wait_until(lambda: not self.running() or _serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
             self.stop()
             raise
@@ -338,11 +339,17 @@ def _class_path(cache: Path, progress: jars.Progress) -> str:
     return ":".join(map(str, found))
 
 
-def _serves(port: int) -> bool:
-    """Whether the broker serves clients: it lists itself as alive in a metadata answer.
+def _cluster_id(data_dir: Path) -> str:
+    lines = (data_dir / "meta.properties").read_text().splitlines()
+    return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
+
+
+def _serves(port: int, cluster: str) -> bool:
+    """Whether our broker serves clients there: a metadata answer lists a live broker, and names our cluster.
 
     An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
-    between fail. The request is Metadata, version 4, for no topics: key, version, correlation id, no client id.
+    between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
+    correlation id, no client id.
     """
     body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
     try:
@@ -352,7 +359,7 @@ def _serves(port: int) -> bool:
     except (OSError, EOFError):
         return False
     _correlation, _throttle, brokers = struct.unpack_from(">iii", answer)
-    return int(brokers) > 0
+    return int(brokers) > 0 and cluster.encode() in answer
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
