@@ -160,7 +160,10 @@ class EmbeddedKafka:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers. After more than 2 s it may come back as one that was lost."""
+        """SIGSTOP: connections stay open and nothing answers.
+
+        After more than 2 s (its session) the broker may come back as one that was lost: clients then retry for a moment.
+        """
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -212,6 +215,9 @@ class EmbeddedKafka:
                 )
                 trial.start().stop(grace_s=120.0)
                 trial.close()
+                if not part.exists():
+                    self._progress(f"Java left no start-up cache in {self._cache}; starts are slower without it")
+                    return []
                 part.replace(file)
         return [f"-XX:AOTCache={file}", "-Xlog:aot*=error"]
 
