@@ -45,7 +45,7 @@ class Domains:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
-        tasks = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
+        tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
         tasks += [asyncio.ensure_future(self._follow_group()), asyncio.ensure_future(stop.wait())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -23,7 +23,6 @@ from .messages import (
     GivenUpPlan,
     NodeAnnounced,
     NodeHeartbeat,
-    NodeInventory,
     Proposal,
     ReplaceNode,
     ReturnNode,
@@ -143,7 +142,7 @@ NODE_REPORTS = Topic(
     schemas=tuple(
         body.TYPE
         for body in (
-            NodeAnnounced, NodeHeartbeat, NodeInventory, TaskIsRunning, TaskNotStarted, EvictionStageReached,
+            NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
             TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
         )
     ),

@@ -84,7 +84,8 @@ class AdmissionService:
 async def check_topics(bus: Bus) -> None:
     """Refuse to run where the audit topic's settings could lose, cut or reorder the log. Raises `MustStop`."""
     try:
-        faults = topics.check_audit_settings(await bus.topic_settings(topics.AUDIT.name))
+        found = await bus.topic_settings(topics.AUDIT.name)
+        faults = topics.check_audit_settings(found, int(found["brokers"]))
     except KeyError:
         raise MustStop(
             ExitCode.KAFKA_SETTINGS, f"there is no topic {topics.AUDIT.name}: run `bailiff topics create` first"

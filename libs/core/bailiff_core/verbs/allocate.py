@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.placement.gang import GangPlace, place_gang, to_shares
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, place_gang, take_place
 from bailiff_core.placement.rooms import Rooms
+from bailiff_core.placement.shares import to_shares
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records.decisions import JobPlaced, JobWaits
 from bailiff_core.records.payload import Decision
@@ -22,7 +24,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     if pool.room_grew:
         pool.unplaceable.clear()
         pool.room_grew = False
-    rooms: Rooms | None = None
+    views: list[Rooms] = []
     for job in [pool.jobs[name] for name in pool.queue]:
         if not ready_to_try(pool, job):
             continue
@@ -30,20 +32,25 @@ def allocate(pool: Pool) -> Iterator[Decision]:
         shape = f"{job.shape}+" if behind else job.shape
         with about(job):
             if shape not in pool.unplaceable:
-                rooms = rooms or Rooms.of(pool)
-                place = place_gang(
-                    rooms,
-                    job,
-                    pool.rules.preemption.search_steps,
-                    held_back=pool.selection.idle if behind and pool.selection else None,
-                )
+                views = views or _views(pool)
+                rooms, other = views if not behind else reversed(views)
+                place = place_gang(rooms, job, Budget(pool.rules.preemption.search_steps))
                 if isinstance(place, GangPlace):
-                    rooms.take_gang(place)
+                    if other is not rooms:
+                        take_place(other, job, place)
                     yield _placed(pool, job, place)
                     continue
                 pool.unplaceable[shape] = place.why
             if not job.told_waiting:
                 yield JobWaits(job=job.id, reason=pool.unplaceable[shape])
+
+
+def _views(pool: Pool) -> list[Rooms]:
+    """Free room as jobs ahead of the open selection see it, and as jobs behind it do."""
+    everything = Rooms.of(pool)
+    if pool.selection is None:
+        return [everything, everything]
+    return [everything, Rooms.of(pool, held_back=pool.selection.idle)]
 
 
 def ready_to_try(pool: Pool, job: Job) -> bool:

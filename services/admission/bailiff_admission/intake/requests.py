@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from bailiff_core.placement.gang import could_ever_fit
+from bailiff_core.placement.ever import could_ever_fit
 
 from bailiff_bus.messages import (
     AcceptTruncation,
