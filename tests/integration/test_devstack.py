@@ -143,9 +143,7 @@ def test_a_jar_with_a_wrong_digest_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "data").exists()
 
 
-def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetched_jar_with_a_wrong_digest_never_enters_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(wanted: list[jars.Pin], folder: Path) -> list[Path]:
         for pin in wanted:
             (folder / pin.file_name).write_bytes(b"not a jar")
@@ -233,9 +231,7 @@ def test_a_pid_that_now_belongs_to_a_stranger_is_not_touched(tmp_path: Path) -> 
 def test_processes_answer_die_and_stop_with_what_they_started(tmp_path: Path) -> None:
     port = free_port()
     family = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"
-    stubborn = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
-    )
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     with Processes(tmp_path) as children:
         children.start(
             "web",

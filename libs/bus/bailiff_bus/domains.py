@@ -11,8 +11,8 @@ from contextlib import suppress
 from . import topics
 from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
-from .port import Bus
 from .metrics import Metrics
+from .port import Bus
 from .settings import PoolDeclaration, ServiceSettings, read_pools
 from .view import DomainView
 
@@ -30,7 +30,13 @@ class Domains:
     """
 
     def __init__(
-        self, bus: Bus, group: str, instance: str | None, pools: tuple[PoolDeclaration, ...], open_view: OpenView, work: Work
+        self,
+        bus: Bus,
+        group: str,
+        instance: str | None,
+        pools: tuple[PoolDeclaration, ...],
+        open_view: OpenView,
+        work: Work,
     ) -> None:
         self._bus, self._group, self._instance = bus, group, instance
         self._pools, self._open_view, self._work = pools, open_view, work
@@ -119,9 +125,7 @@ class FollowingService:
     def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
         self.name = name
         self._settings, self._metrics, self._bus = settings, metrics, bus
-        self._domains = Domains(
-            bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work
-        )
+        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work)
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready when every domain's log has been read to its end."""

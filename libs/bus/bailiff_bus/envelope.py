@@ -180,9 +180,7 @@ def unwrap_dead_letter(message: Message) -> tuple[DeadLetter, Headers, bytes]:
     except ValidationError as error:
         raise Unacceptable("bad-field", complaints(error.errors(include_url=False))) from None
     originals = tuple(
-        (name.removeprefix(ORIGINAL_PREFIX), value)
-        for name, value in message.headers
-        if name.startswith(ORIGINAL_PREFIX)
+        (name.removeprefix(ORIGINAL_PREFIX), value) for name, value in message.headers if name.startswith(ORIGINAL_PREFIX)
     )
     return letter, originals, message.value
 

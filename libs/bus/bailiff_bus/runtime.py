@@ -220,9 +220,7 @@ class Host(Generic[Settings]):
             return
         self._waiting_for = f"not there: {error or 'no answer'}"
         self._metrics.kafka_outages.inc()
-        self._log.warning(
-            f"Kafka is not there: waiting for {self._settings.kafka.bootstrap} (try {failures})", reason=str(error)
-        )
+        self._log.warning(f"Kafka is not there: waiting for {self._settings.kafka.bootstrap} (try {failures})", reason=str(error))
         await self._pause(min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE), self._stop)
 
     def _report(self, causes: list[BaseException]) -> ExitCode:

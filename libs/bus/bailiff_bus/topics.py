@@ -148,9 +148,7 @@ NODE_REPORTS = Topic(
     ),
     retention=timedelta(days=7),
 )  # fmt: skip
-JOB_LOGS = Topic(
-    name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1)
-)
+JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
 ALARMS = Topic(
     name="bailiff.alarms",
     key="domain",

@@ -251,9 +251,7 @@ class EmbeddedKafka:
             self.stop()
             raise
         if not ready or not self.running():
-            why = (
-                f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
-            )
+            why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
             self.stop()
             raise KafkaStartError(f"Kafka did not start ({why}).\n{self._last_lines(log_began)}")
 

@@ -51,4 +51,3 @@ class Draft:
         self.records[-1] = replace(self.records[-1], turn_end=True)
         close_turn(self._pool)
         return self.records
-

@@ -110,9 +110,7 @@ class Reading:
         if isinstance(body, SubmitJob):
             found.salt = self._ambient.fresh()
             spec_digest = digest_of_spec(found.salt, body.spec.to_data())
-        asked = Asked(
-            envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body
-        )
+        asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
         outcome = facts_of_request(pool, asked, spec_digest)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 
 import yaml
+from pydantic import ValidationError
+
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.domains import Domains
@@ -18,7 +20,6 @@ from bailiff_bus.settings import PoolDeclaration, SettingsError, read_pools
 from bailiff_bus.view import DomainView
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
-from pydantic import ValidationError
 
 from .settings import AdmissionSettings
 from .suspects import Suspects, TurnFailed
@@ -58,9 +59,7 @@ class AdmissionService:
                 rejected.append(entry)
 
         snapshots = self._settings.state_dir / "admission"
-        return DomainView(
-            self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots, observe=observe
-        )
+        return DomainView(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots, observe=observe)
 
     async def _write(self, view: DomainView) -> None:
         writer = Writer(

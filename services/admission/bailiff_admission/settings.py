@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-from bailiff_bus.settings import ServiceSettings
 from pydantic import Field
+
+from bailiff_bus.settings import ServiceSettings
 
 
 class AdmissionSettings(ServiceSettings):

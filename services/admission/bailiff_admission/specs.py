@@ -46,9 +46,7 @@ class JobSpecs:
                 for message in await reader.read():
                     self._take(message.key, message.value)
                 left = {
-                    partition: end
-                    for partition, end in left.items()
-                    if reader.position(topics.JOB_SPECS.name, partition) < end
+                    partition: end for partition, end in left.items() if reader.position(topics.JOB_SPECS.name, partition) < end
                 }
         finally:
             await reader.close()

@@ -382,9 +382,7 @@ class Writer:
 
     async def _ask_for_inventory(self, node: str, incarnation: str) -> None:
         epoch = self._pool.epoch
-        await self._outbox.command(
-            SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=epoch)
-        )
+        await self._outbox.command(SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=epoch))
 
     async def _pay(self) -> None:
         """Send every command that the state owes and no agent has answered yet."""
@@ -398,7 +396,7 @@ class Writer:
         boot = self._ambient.boot()
         if self._reading.orphans and boot - self._orphans_told >= AGAIN_AFTER:
             self._orphans_told = boot
-            for (name, job_id, attempt, task), _ in self._reading.orphans.items():
+            for name, job_id, attempt, task in self._reading.orphans:
                 node = pool.nodes[pool.node_numbers[name]]
                 await self._outbox.command(
                     Evict(
@@ -466,8 +464,6 @@ class Writer:
         body = envelope.body
         if not isinstance(body, AcceptTruncation) or (body.epoch, body.seq) < (loss.epoch, loss.seq):
             return None
-        asked = Asked(
-            envelope.source, envelope.id, envelope.digest, envelope.time, envelope.actor, envelope.auth or "none", body
-        )
+        asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, envelope.actor, envelope.auth or "none", body)
         facts = facts_of_request(self._pool, asked)
         return facts[0] if isinstance(facts, list) and facts else None

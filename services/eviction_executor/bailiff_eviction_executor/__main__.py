@@ -15,9 +15,7 @@ from .executor import Executor
 def build(settings: ServiceSettings, metrics: Metrics) -> FollowingService:
     """The service on the real Kafka."""
     bus, ambient = KafkaBus(settings.kafka), Ambient()
-    return FollowingService(
-        "eviction-executor", settings, metrics, bus, lambda view: Executor(view, ambient, metrics).run()
-    )
+    return FollowingService("eviction-executor", settings, metrics, bus, lambda view: Executor(view, ambient, metrics).run())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ async def select_for_ever(view: DomainView, ambient: Ambient, search: Search) ->
             if proposal.number != selection.number or proposal.computed_at < selection.opened_seq:
                 proposal, sent_at = await search(view.pool), 0
                 logger(domain=view.domain).info(
-                    "selection answered", number=proposal.number, answers=len(proposal.answers), seq=proposal.computed_at
+                    "selection answered",
+                    number=proposal.number,
+                    answers=len(proposal.answers),
+                    seq=proposal.computed_at,
                 )
             if sent_at == 0 or ambient.boot() - sent_at >= AGAIN_AFTER:
                 headers, value = wrap(

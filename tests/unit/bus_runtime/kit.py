@@ -38,9 +38,7 @@ def binary(data: Any, **attributes: str | bytes | None) -> Message:
     """Binary mode written by hand, as kcat -H does. None leaves an attribute out; `data` may be bytes."""
     at = {"specversion": "1.0", "id": "r-1", "source": "laptop", "type": SubmitJob.TYPE, "domain": "a100", **attributes}
     headers = tuple(
-        (f"ce_{name}", text if isinstance(text, bytes) else text.encode())
-        for name, text in at.items()
-        if text is not None
+        (f"ce_{name}", text if isinstance(text, bytes) else text.encode()) for name, text in at.items() if text is not None
     )
     return message(data if isinstance(data, bytes) else json.dumps(data).encode(), headers)
 

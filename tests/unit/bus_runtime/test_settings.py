@@ -97,9 +97,7 @@ def test_a_wrong_setting_is_named_as_in_the_file_and_as_in_the_environment(
         ("s.ini", "", "expected a file that ends in .toml, .yaml or .yml, found s.ini"),
     ],
 )
-def test_a_wrong_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, sentence: str
-) -> None:
+def test_a_wrong_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, sentence: str) -> None:
     monkeypatch.setenv("BAILIFF_SETTINGS", str(file(tmp_path, name, text)))
     (said,) = faults()
     assert sentence in said

@@ -238,26 +238,20 @@ def test_nvml_says_what_there_is_and_who_is_on_it(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("reason", [NotSupported(), FunctionNotFound()])
-def test_an_old_card_or_driver_that_lacks_some_answers_will_do(
-    monkeypatch: pytest.MonkeyPatch, reason: NVMLError
-) -> None:
+def test_an_old_card_or_driver_that_lacks_some_answers_will_do(monkeypatch: pytest.MonkeyPatch, reason: NVMLError) -> None:
     def first_version_only(handle: object, version: int = 1) -> SimpleNamespace:
         if version != 1:
             raise reason
         return SimpleNamespace(total=16 * GIB, used=GIB)
 
-    inventory = inventory_over(
-        monkeypatch, nvmlDeviceGetMemoryInfo=first_version_only, nvmlDeviceGetRemappedRows=fails(reason)
-    )
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetMemoryInfo=first_version_only, nvmlDeviceGetRemappedRows=fails(reason))
     [device] = inventory.list()
     assert (device.memory, device.healthy) == (16 * GIB, True)
     assert inventory.usage("GPU-1234").memory_used == GIB
 
 
 @pytest.mark.parametrize("rows", [(0, 0, 1, 0), (0, 0, 0, 1)])
-def test_a_card_whose_memory_waits_for_repair_is_not_healthy(
-    monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]
-) -> None:
+def test_a_card_whose_memory_waits_for_repair_is_not_healthy(monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]) -> None:
     [device] = inventory_over(monkeypatch, nvmlDeviceGetRemappedRows=lambda handle: rows).list()
     assert not device.healthy
 

@@ -328,9 +328,7 @@ def test_a_simulation_can_say_who_it_is(disk: Reopen) -> None:
 
 def test_a_second_agent_on_the_folder_is_refused_by_name(tmp_path: Path) -> None:
     with AgentLock(tmp_path / "state"):
-        second = (
-            "import sys, pathlib; from bailiff_node_agent.disk import AgentLock; AgentLock(pathlib.Path(sys.argv[1]))"
-        )
+        second = "import sys, pathlib; from bailiff_node_agent.disk import AgentLock; AgentLock(pathlib.Path(sys.argv[1]))"
         refused = subprocess.run([sys.executable, "-c", second, tmp_path / "state"], stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1
     assert f"another agent (process {multiprocessing.current_process().pid})" in refused.stderr

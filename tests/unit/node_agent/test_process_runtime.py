@@ -93,9 +93,7 @@ async def test_the_job_writes_to_its_log_and_ends_with_its_code(agent: ProcessRu
     assert agent.log_path(KEY).read_text() == "out\nerr\n"
 
 
-async def test_a_log_in_a_folder_of_its_own_stays_when_the_task_is_forgotten(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_log_in_a_folder_of_its_own_stays_when_the_task_is_forgotten(agent: ProcessRuntime, tmp_path: Path) -> None:
     await agent.start(Launch(KEY, "echo hello", log_dir=tmp_path))
     await exit_of(agent)
     log = agent.log_path(KEY)
@@ -198,9 +196,7 @@ while not os.path.exists("daemon"):
 """
 
 
-async def test_a_job_that_forks_twice_into_another_session_leaves_nothing(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_job_that_forks_twice_into_another_session_leaves_nothing(agent: ProcessRuntime, tmp_path: Path) -> None:
     running = await run(agent, [sys.executable, "-c", DAEMON, "wait", "stubborn"], tmp_path)
     daemon_pid = pid_in(tmp_path / "daemon")
     await until(daemon_pid)
@@ -212,9 +208,7 @@ async def test_a_job_that_forks_twice_into_another_session_leaves_nothing(
 
 
 @pytest.mark.parametrize("manner", ["obedient", "stubborn"])
-async def test_what_outlives_the_main_process_is_ended_and_counted(
-    agent: ProcessRuntime, tmp_path: Path, manner: str
-) -> None:
+async def test_what_outlives_the_main_process_is_ended_and_counted(agent: ProcessRuntime, tmp_path: Path, manner: str) -> None:
     await run(agent, [sys.executable, "-c", DAEMON, manner], tmp_path)
     end = await exit_of(agent)
     assert (end.code, end.leftovers) == (0, 1)
@@ -224,9 +218,7 @@ async def test_what_outlives_the_main_process_is_ended_and_counted(
 SAVES_SLOWLY = "(trap 'echo term >> terms; sleep 2.3; touch saved; exit 0' TERM; touch ready; {}); true"
 
 
-async def test_a_shell_that_dies_of_term_does_not_cut_short_the_program_below_it(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_shell_that_dies_of_term_does_not_cut_short_the_program_below_it(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, SAVES_SLOWLY.format(WAITS), tmp_path)
     await until((tmp_path / "ready").exists)
     await agent.terminate(KEY, grace_s=10)
@@ -307,9 +299,7 @@ async def test_an_agent_that_died_before_the_supervisor_began_has_lost_the_task(
     assert not (tmp_path / "ran").exists()
 
 
-async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agent: ProcessRuntime, tmp_path: Path) -> None:
     (tmp_path / "state" / "unfinished" / "a-1-0-12345678").mkdir()
     assert await agent.adopt() == []
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
@@ -345,9 +335,7 @@ async def test_with_its_supervisor_killed_the_whole_task_is_ended_and_said_to_be
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
 
 
-async def test_a_job_that_has_shed_its_environment_is_found_by_its_session(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_job_that_has_shed_its_environment_is_found_by_its_session(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, ["env", "-i", "/bin/sh", "-c", f"sleep 300 & touch ready; {WAITS}"], tmp_path)
     await until((tmp_path / "ready").exists)
     tree = agent.pids(KEY)
@@ -436,9 +424,7 @@ async def test_a_damaged_file_is_an_error_and_not_a_task_that_never_was(
         await ProcessRuntime(tmp_path / "state").adopt()
 
 
-async def test_an_end_that_cannot_be_read_is_an_error_and_not_an_endless_wait(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_an_end_that_cannot_be_read_is_an_error_and_not_an_endless_wait(agent: ProcessRuntime, tmp_path: Path) -> None:
     running = await run(agent, "exec sleep 300", tmp_path)
     (agent.control_dir(KEY) / "exit.json").write_text("{")
     os.kill(supervisor_of(agent), signal.SIGKILL)

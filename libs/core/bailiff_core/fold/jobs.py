@@ -55,9 +55,7 @@ def job_placed(pool: Pool, decision: decisions.JobPlaced) -> None:
     take_place(pool, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
 
 
-def take_place(
-    pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None
-) -> None:
+def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:
     """Begin an attempt at these places."""
     set_phase(pool, job, "reserved" if reserved else "starting")
     job.attempt = attempt

@@ -111,7 +111,7 @@ class Job:
     preemptible: bool
     may_preempt: bool
     spec_digest: str
-    shape: str
+    shape: str = ""
     phase: JobPhase = "pending"
     attempt: int = 0
     tasks: list[Task] = field(default_factory=list)

@@ -203,9 +203,7 @@ def _both(one: Room, other: Room) -> Room:
 
 
 def _less(room: Room, devices: int, cpu_milli: int, memory_bytes: int, slots: int) -> Room:
-    return Room(
-        room.devices & ~devices, room.cpu_milli - cpu_milli, room.memory_bytes - memory_bytes, room.slots - slots
-    )
+    return Room(room.devices & ~devices, room.cpu_milli - cpu_milli, room.memory_bytes - memory_bytes, room.slots - slots)
 
 
 def _more(room: Room, usable: int, devices: int, cpu_milli: int, memory_bytes: int, slots: int) -> Room:

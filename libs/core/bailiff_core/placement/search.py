@@ -96,8 +96,7 @@ def _twins(rooms: Rooms, nodes: list[tuple], needs: list[Need], *, later: bool) 
     for place, (node, _, _) in enumerate(nodes):
         room = node.later if later else node.now()
         devices = tuple(
-            (room.devices & suited[node.number]).bit_count() if node.number in suited else -1
-            for suited in suited_by_need
+            (room.devices & suited[node.number]).bit_count() if node.number in suited else -1 for suited in suited_by_need
         )
         look = (devices, room.cpu_milli, room.memory_bytes, room.slots)
         found.append(seen.get(look))

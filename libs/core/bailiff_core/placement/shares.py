@@ -1,8 +1,8 @@
 """A gang's placement in the compact form of the records, and back."""
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.pool import Job
 from bailiff_core.model.places import NodeShare, bits, numbers, ranges
+from bailiff_core.model.pool import Job
 
 from .gang import GangPlace, TaskPlace, lowest
 

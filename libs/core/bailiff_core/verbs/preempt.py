@@ -28,9 +28,7 @@ def request_preemptions(pool: Pool) -> Iterator[Decision]:
     rules = pool.rules.preemption
     if "preempt" not in rules.verbs or pool.selection is not None:
         return
-    lowest = min(
-        (job.priority for job in pool.active_jobs() if job.preemptible and job.phase != "evicting"), default=None
-    )
+    lowest = min((job.priority for job in pool.active_jobs() if job.preemptible and job.phase != "evicting"), default=None)
     if lowest is None:
         return
     number = pool.selections + 1

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import OpenRequest, Pool
 from bailiff_core.placement.need import needs_of
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
-from bailiff_core.model.answer import Answer
 
 from .select import select_victims
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
+from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.places import NodeShare
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.placement.gang import GangPlace, TaskPlace, take_place
 from bailiff_core.placement.need import needs_of
 from bailiff_core.placement.rooms import Rooms, slots_for
 from bailiff_core.placement.shares import from_shares
 from bailiff_core.protections import excluded_by
-from bailiff_core.model.answer import Answer, VictimChoice
-from bailiff_core.model.places import NodeShare
 
 from .objective import loss, weigh
 from .select import pool_rules

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bailiff_core.model.answer import Answer, Excluded, Explanation, VictimChoice
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.placement.budget import Budget
@@ -10,7 +11,6 @@ from bailiff_core.placement.gang import GangPlace, NoFit, place_gang
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections import already_leaving, excluded_by
-from bailiff_core.model.answer import Answer, Excluded, Explanation, VictimChoice
 
 from .fit import Fit, OneNeed, fit_for
 from .nearest import what_it_would_take
@@ -68,9 +68,7 @@ def _field(pool: Pool, asker: Job, leaving: Mapping[str, None]) -> Field:
     return field
 
 
-def _search(
-    pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget: Budget, field: Field, request: int
-) -> Answer:
+def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget: Budget, field: Field, request: int) -> Answer:
     if not asker.may_preempt or "preempt" not in rules.verbs:
         who = "its class" if not asker.may_preempt else "the policy"
         return _refusal(asker, request, field, budget, "impossible", f"{who} does not let it displace others")

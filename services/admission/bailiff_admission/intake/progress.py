@@ -25,9 +25,4 @@ def facts_of_progress(pool: Pool, progress: BegunEviction | GivenUpPlan) -> list
 
 def _begun(pool: Pool, name: str, plan: int) -> bool:
     job = pool.jobs.get(name)
-    return (
-        job is not None
-        and job.eviction is not None
-        and job.eviction.plan == plan
-        and job.eviction.begun_seq is not None
-    )
+    return job is not None and job.eviction is not None and job.eviction.plan == plan and job.eviction.begun_seq is not None

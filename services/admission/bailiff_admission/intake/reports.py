@@ -105,9 +105,7 @@ def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
     number = pool.node_numbers.get(report.node)
     known = pool.nodes[number] if number is not None else None
     if known is not None and known.machine_id != report.machine_id and known.state != "lost":
-        reason = (
-            f"{report.node} is machine {known.machine_id}, which has not been lost; an operator has to say otherwise"
-        )
+        reason = f"{report.node} is machine {known.machine_id}, which has not been lost; an operator has to say otherwise"
         return [NodeRefused(node=report.node, machine_id=report.machine_id, reason=reason)]
     joined = NodeJoined(
         node=report.node,
@@ -149,9 +147,8 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
     facts: list[Fact] = []
     if task.state == "starting":
         facts.append(TaskStarted(**at))
-    for stage in ("noticed", "term_sent", "kill_sent"):
-        if getattr(entry, stage) and not getattr(task, stage):
-            facts.append(EvictionStaged.model_validate({**at, "stage": stage}))
+    stages = [name for name in ("noticed", "term_sent", "kill_sent") if getattr(entry, name) and not getattr(task, name)]
+    facts.extend(EvictionStaged.model_validate({**at, "stage": stage}) for stage in stages)
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
         facts.append(TaskExited(**at, exit_code=entry.exit_code))
     if entry.state == "released":

@@ -3,8 +3,6 @@
 import hashlib
 from dataclasses import dataclass
 
-from bailiff_core.placement.ever import could_ever_fit
-
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -18,6 +16,7 @@ from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import ENDED, Pool
+from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.records.facts import (
     JobCancelled,
     JobSubmitted,
@@ -59,14 +58,10 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
         )
     kept = pool.rules.retention.request_ids
     if asked.time is not None and asked.time < pool.now - kept:
-        return Rejected(
-            "expired", f"the request is older than the {kept // 86_400_000_000} days for which ids are remembered"
-        )
+        return Rejected("expired", f"the request is older than the {kept // 86_400_000_000} days for which ids are remembered")
     identity = pool.rules.identity
     if asked.auth not in identity.accept:
-        return Rejected(
-            "not-signed", f"this pool accepts requests with auth {', '.join(identity.accept)}, this one has none"
-        )
+        return Rejected("not-signed", f"this pool accepts requests with auth {', '.join(identity.accept)}, this one has none")
     if isinstance(asked.body, OPERATORS_ONLY) and identity.operators and asked.actor not in identity.operators:
         return Rejected("not-permitted", "only an operator named in the policy may ask for this")
     request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
@@ -93,14 +88,10 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
 def _submitted(pool: Pool, request: RequestId, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
     job = demand.job
     if job in pool.jobs:
-        return Rejected(
-            "job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job
-        )
+        return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
     if pool.rules.find_class(demand.priority_class) is None:
         known = ", ".join(entry.name for entry in pool.rules.priority_classes)
-        return Rejected(
-            "unknown-class", f"there is no priority class {demand.priority_class!r}; the policy has {known}", job
-        )
+        return Rejected("unknown-class", f"there is no priority class {demand.priority_class!r}; the policy has {known}", job)
     missing = unsupported(demand)
     if missing is not None:
         return Rejected("not-supported", missing, job)
@@ -143,16 +134,12 @@ def _cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] 
 def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
     for job in pool.jobs.values():
         if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
-            return Rejected(
-                "class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks"
-            )
+            return Rejected("class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks")
     return [PolicyApplied(policy=apply.policy, request=request)]
 
 
 def _no_such_node(pool: Pool, node: str) -> Rejected:
-    return Rejected(
-        "no-such-node", f"there is no node {node!r}; the pool has {', '.join(sorted(pool.node_numbers)) or 'none'}"
-    )
+    return Rejected("no-such-node", f"there is no node {node!r}; the pool has {', '.join(sorted(pool.node_numbers)) or 'none'}")
 
 
 def digest_of_spec(salt: bytes, spec: dict[str, object]) -> str:

@@ -18,9 +18,7 @@ class NvmlInventory:
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            raise NoDriver(
-                f"NVML does not start ({error}): no NVIDIA driver here, or this container cannot see it"
-            ) from error
+            raise NoDriver(f"NVML does not start ({error}): no NVIDIA driver here, or this container cannot see it") from error
         self._driver = _text(self._nvml.nvmlSystemGetDriverVersion())
         self._last_seen: dict[int, Device] = {}
 

@@ -34,9 +34,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         if self._broken:
-            raise NotWritable(
-                f"an earlier write to {self._name} failed; restart the agent, so that it reads what stands"
-            )
+            raise NotWritable(f"an earlier write to {self._name} failed; restart the agent, so that it reads what stands")
         try:
             self._storage.append(self._name, _line(entry))
         except OSError:
