@@ -195,9 +195,7 @@ async def test_two_producers_interleave_each_in_its_own_order(world: World) -> N
     found = await read(await bus.reader([(topic, 0, 0)]), 100)
     assert offsets == list(range(100)) == [each.offset for each in found]
     for name in (b"one", b"two"):
-        assert [each.value for each in found if each.value.startswith(name)] == [
-            b"%s %d" % (name, n) for n in range(50)
-        ]
+        assert [each.value for each in found if each.value.startswith(name)] == [b"%s %d" % (name, n) for n in range(50)]
 
 
 async def test_a_message_above_the_limit_is_refused_and_the_producer_goes_on(world: World) -> None:

@@ -100,9 +100,7 @@ class AuditReader:
         """The offset that the next message of the partition will get. Raises `OffsetGone` if we stand outside it."""
         spans = await self.bus.spans(AUDIT.name)
         if self.partition not in spans:
-            raise KeyError(
-                f"{AUDIT.name} has no partition {self.partition}: create the topics for domain {self.domain}"
-            )
+            raise KeyError(f"{AUDIT.name} has no partition {self.partition}: create the topics for domain {self.domain}")
         span = spans[self.partition]
         if not span.begin <= self.offset <= span.end:
             raise OffsetGone(AUDIT.name, self.partition, self.offset, span)
@@ -385,9 +383,7 @@ class AuditWriter:
             if isinstance(found, Entry):
                 if not is_ours:
                     record = found.record
-                    raise SteppedDown(
-                        f"writer {record.writer} wrote {record.type} with epoch {record.epoch} at seq {record.seq}"
-                    )
+                    raise SteppedDown(f"writer {record.writer} wrote {record.type} with epoch {record.epoch} at seq {record.seq}")
                 self._commit(found.offset, found.append_time)
             elif is_ours:
                 raise SteppedDown(f"our record at offset {found.offset} does not continue the chain: {found.reason}")

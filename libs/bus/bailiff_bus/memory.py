@@ -75,9 +75,7 @@ class _Partition:
 class MemoryCluster:
     """The topics that all clients share. clock: µs UTC, for append times. session_timeout: seconds of loop time."""
 
-    def __init__(
-        self, clock: Callable[[], int], faults: Faults | None = None, session_timeout: float = MEMBER_TIMEOUT
-    ) -> None:
+    def __init__(self, clock: Callable[[], int], faults: Faults | None = None, session_timeout: float = MEMBER_TIMEOUT) -> None:
         self.clock = clock
         self.faults = faults
         self.session_timeout = session_timeout

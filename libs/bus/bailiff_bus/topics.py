@@ -23,7 +23,6 @@ from .messages import (
     GivenUpPlan,
     NodeAnnounced,
     NodeHeartbeat,
-    NodeInventory,
     Proposal,
     ReplaceNode,
     ReturnNode,
@@ -143,15 +142,13 @@ NODE_REPORTS = Topic(
     schemas=tuple(
         body.TYPE
         for body in (
-            NodeAnnounced, NodeHeartbeat, NodeInventory, TaskIsRunning, TaskNotStarted, EvictionStageReached,
+            NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
             TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
         )
     ),
     retention=timedelta(days=7),
 )  # fmt: skip
-JOB_LOGS = Topic(
-    name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1)
-)
+JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
 ALARMS = Topic(
     name="bailiff.alarms",
     key="domain",

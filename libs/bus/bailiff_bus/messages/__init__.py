@@ -13,7 +13,6 @@ from .reports import (
     EvictionStageReached,
     NodeAnnounced,
     NodeHeartbeat,
-    NodeInventory,
     ReportBody,
     TaskEnded,
     TaskHeld,
@@ -36,8 +35,7 @@ from .requests import (
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
-    "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
-    "NodeInventory", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SendInventory", "Spare",
+    "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SendInventory", "Spare",
     "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",
 ]  # fmt: skip

@@ -68,6 +68,7 @@ class Evict(JobCommand):
     """Make the job's tasks on this node leave: notice and TERM now, KILL after `grace`."""
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
+    tasks: tuple[Count, ...]
     grace: Duration
     cause: str
     for_job: Name | None = None
@@ -77,9 +78,10 @@ class Spare(JobCommand):
     """Do not evict the job after all, if that has not been obeyed yet."""
 
     TYPE: ClassVar[str] = "bailiff.Spare.v1"
+    tasks: tuple[Count, ...]
 
 
 class SendInventory(CommandBody):
-    """Report everything: admission has missed something."""
+    """Announce yourself again, with everything you hold: admission has missed something."""
 
     TYPE: ClassVar[str] = "bailiff.SendInventory.v1"

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.document import Count
-from bailiff_core.records.facts import Answer
 
 from .base import MessageBody
 

@@ -41,7 +41,7 @@ class ReportBody(MessageBody):
 
 
 class NodeAnnounced(ReportBody):
-    """A starting agent's first report: who it is and everything it holds. Its number is where this incarnation begins."""
+    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked."""
 
     TYPE: ClassVar[str] = "bailiff.NodeAnnounced.v1"
     machine_id: OpaqueId
@@ -61,13 +61,6 @@ class NodeHeartbeat(ReportBody):
 
     TYPE: ClassVar[str] = "bailiff.NodeHeartbeat.v1"
     fence: FenceSeen = FenceSeen()
-
-
-class NodeInventory(ReportBody):
-    """Everything the agent holds, because it was asked."""
-
-    TYPE: ClassVar[str] = "bailiff.NodeInventory.v1"
-    tasks: tuple[TaskHeld, ...] = ()
 
 
 class TaskReport(ReportBody):

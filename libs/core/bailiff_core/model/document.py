@@ -25,9 +25,7 @@ def parse_duration(value: object) -> object:
     digits = len(text) - len(text.lstrip("0123456789"))
     number, unit = text[:digits], text[digits:]
     if not number or unit not in MICROSECONDS:
-        raise ValueError(
-            f"{value!r} is not a duration: write a whole number and one of {', '.join(MICROSECONDS)}, as in 30s"
-        )
+        raise ValueError(f"{value!r} is not a duration: write a whole number and one of {', '.join(MICROSECONDS)}, as in 30s")
     return int(number) * MICROSECONDS[unit]
 
 

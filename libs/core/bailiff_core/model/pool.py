@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .answer import Answer
 from .demand import JobDemand, TaskGroup
 from .policy import Policy
 
@@ -75,6 +76,7 @@ class Task:
     noticed: bool = False
     term_sent: bool = False
     kill_sent: bool = False
+    spared: bool = False
     started_at: int | None = None
 
 
@@ -93,7 +95,7 @@ class Eviction:
     begun_seq: int | None = None
     begun_at: int | None = None
     spare_seq: int | None = None
-    spared_tasks: list[int] = field(default_factory=list)
+    stuck: bool = False
 
 
 @dataclass(slots=True)
@@ -109,6 +111,7 @@ class Job:
     preemptible: bool
     may_preempt: bool
     spec_digest: str
+    shape: str = ""
     phase: JobPhase = "pending"
     attempt: int = 0
     tasks: list[Task] = field(default_factory=list)
@@ -124,7 +127,8 @@ class Job:
     evictions: int = 0
     failures: int = 0
     ended_at: int | None = None
-    waiting_because: str | None = None
+    told_waiting: bool = False
+    not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
 
@@ -157,23 +161,24 @@ class Selection:
 
     number: int
     opened_seq: int
-    deadline: int
+    deadline: int | None
     requests: list[OpenRequest]
     idle: dict[int, Room]
 
 
 @dataclass(slots=True)
 class Plan:
-    """A preemption under way: `seq` of the decision, who it is for, who leaves."""
+    """A preemption under way: `seq` of the decision, who it is for, who leaves. given_up: why it is not needed."""
 
     seq: int
     job: str
     victims: list[str]
+    given_up: str | None = None
 
 
 @dataclass(slots=True)
 class RequestMemo:
-    """A request seen: what it said and where it is recorded. `seq` is None where it was rejected."""
+    """A request seen: what it said, when, and where it is recorded."""
 
     digest: str
     seen_at: int
@@ -189,17 +194,16 @@ class Rejections:
 
 
 @dataclass(slots=True)
-class Truncation:
-    """An agent has obeyed a record that the log no longer holds."""
-
-    node: str
-    epoch: int
-    seq: int
-
-
-@dataclass(slots=True)
 class Pool:
-    """The whole state of one domain after the record `seq`."""
+    """The whole state of one domain after the record `seq`.
+
+    queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved, starting and
+    leaving: those of them that wait for room, whose tasks do not all run yet, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
+    epochs: where each epoch began, by seq; accepted_loss: the highest (epoch, seq) that an operator gave up.
+    answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of this turn are about.
+    room_grew: something that did not fit before may fit now; until then,
+    `unplaceable` holds why a gang of that shape did not (both are caches: not part of the state's digest).
+    """
 
     domain: str = ""
     partition: int = -1
@@ -209,7 +213,10 @@ class Pool:
     writer: str = ""
     turn: int = -1
     turn_open: bool = False
+    last_fact: int = -1
     engine: str = ""
+    epochs: dict[int, int] = field(default_factory=dict)
+    accepted_loss: tuple[int, int] = (0, -1)
     policy: Policy | None = None
     policy_revision: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
@@ -217,14 +224,33 @@ class Pool:
     node_numbers: dict[str, int] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     queue: list[str] = field(default_factory=list)
-    active: dict[str, int] = field(default_factory=dict)
+    active: dict[str, None] = field(default_factory=dict)
+    reserved: dict[str, None] = field(default_factory=dict)
+    starting: dict[str, None] = field(default_factory=dict)
+    leaving: dict[str, None] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)
     selection: Selection | None = None
+    answers: dict[int, Answer] | None = None
     selections: int = 0
     selection_failures: int = 0
     requests: dict[str, RequestMemo] = field(default_factory=dict)
     rejections: dict[str, Rejections] = field(default_factory=dict)
-    reports_stale: bool = False
-    truncation: Truncation | None = None
-    skipped_time: int = 0
+    reports_stale: list[str] = field(default_factory=list)
+    touched: dict[str, None] = field(default_factory=dict)
+    room_grew: bool = True
+    unplaceable: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Policy:
+        """The policy in force. Raises `AssertionError` before the first one was applied."""
+        assert self.policy is not None, "no policy has been applied yet"
+        return self.policy
+
+    def epoch_of(self, seq: int) -> int:
+        """The epoch in which the record `seq` was written."""
+        return max((epoch for epoch, began in self.epochs.items() if began <= seq), default=0)
+
+    def active_jobs(self) -> list[Job]:
+        """Jobs that hold or are promised room."""
+        return [self.jobs[name] for name in self.active]

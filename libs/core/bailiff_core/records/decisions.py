@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bailiff_core.model.answer import Explanation, VictimChoice
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, Time
+from bailiff_core.model.places import NodeShare
 
-from .facts import Explanation, VictimChoice
 from .payload import Decision
-from .places import NodeShare
 
 VerbName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
@@ -35,16 +35,15 @@ class ReservationDropped(Decision):
     """The reservation is gone: it expired, its job went away, or its room did."""
 
     job: Name
-    reason: Literal["expired", "cancelled", "node-gone", "given-up", "preempted"]
+    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted"]
     plan: Count | None = None
 
 
 class JobWaits(Decision):
-    """Why the job does not run now. Written when the reason changes, not on every try."""
+    """Why the job does not run now. Written once each time it joins the queue, not on every try."""
 
     job: Name
     reason: Annotated[str, Field(max_length=2000)]
-    never_fits: bool = False
 
 
 class Asker(Document):
@@ -64,7 +63,7 @@ class PreemptionRequested(Decision):
     class_name: Name
     priority: Integer
     reason: Annotated[str, Field(max_length=2000)]
-    deadline: Time
+    deadline: Time | None = None
 
 
 class PreemptionDecided(Decision):
@@ -99,6 +98,7 @@ class SelectionTimedOut(Decision):
 
     number: Count
     failures: Count
+    retry_at: Time
 
 
 class EvictionDecided(Decision):
@@ -128,13 +128,6 @@ class EvictionWithdrawn(Decision):
     reason: str
 
 
-class PlanClosed(Decision):
-    """A preemption plan has come to its end."""
-
-    plan: Count
-    outcome: Literal["fulfilled", "given-up", "expired", "asker-gone"]
-
-
 class JobRequeued(Decision):
     """The attempt is over and the job is back in the queue, at its old place."""
 
@@ -143,6 +136,7 @@ class JobRequeued(Decision):
     outcome: Literal["preempted", "preempted-unclean", "failed", "lost"]
     cause: str
     lost_gpu_ms: Count = 0
+    not_before: Time = 0
 
 
 class JobEnded(Decision):

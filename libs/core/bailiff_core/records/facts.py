@@ -4,14 +4,22 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
 
 from .payload import Fact
-from .places import NodeShare
 
 # --- the log itself
+
+
+class RequestId(Document):
+    """The client's own id of a request: a repeat has no second effect."""
+
+    source: Annotated[str, Field(min_length=1, max_length=256)]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    digest: Hash
 
 
 class DomainCreated(Fact):
@@ -29,9 +37,10 @@ class DomainCreated(Fact):
 
 
 class PolicyApplied(Fact):
-    """The policy in force from here on, whole."""
+    """The policy in force from here on, whole. The first one of a log came from no request."""
 
     policy: Policy
+    request: RequestId | None = None
 
     def to_data(self) -> dict[str, object]:
         """All fields, defaults too: a later release may have other defaults."""
@@ -106,23 +115,15 @@ class DecisionFailed(Fact):
 
 
 class LogTruncated(Fact):
-    """Kept for operators: the log was found shorter than what agents had obeyed, and someone accepted that."""
+    """The log was found shorter than what agents had obeyed, up to (epoch, seq); an operator says to go on."""
 
-    node: Name
+    request: RequestId
     epoch: Count
     seq: Count
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 # --- requests
-
-
-class RequestId(Document):
-    """The client's own id of a request: a repeat has no second effect."""
-
-    source: Annotated[str, Field(min_length=1, max_length=256)]
-    id: Annotated[str, Field(min_length=1, max_length=256)]
-    digest: Hash
 
 
 class JobSubmitted(Fact):
@@ -289,51 +290,6 @@ class SpareRefused(TaskFact):
 
 
 # --- proposals and progress
-
-
-class VictimChoice(Document):
-    """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet."""
-
-    job: Name
-    attempt: Count
-    priority: Integer
-    gpus: Count
-    lost_gpu_ms: Count
-    reserved: bool = False
-
-
-class Excluded(Document):
-    """So many jobs could not be victims because of this rule; the first few by name."""
-
-    rule: str
-    jobs: Count
-    examples: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
-
-
-class Explanation(Document):
-    """Why this set and no other. `proven`: an exact search finished. `steps` of it were used."""
-
-    candidates: Count = 0
-    excluded: tuple[Excluded, ...] = ()
-    steps: Count = 0
-    proven: bool = False
-    runner_up: tuple[Name, ...] = ()
-    runner_up_lost_gpu_ms: Count = 0
-
-
-class Answer(Document):
-    """The answer to one open request: victims and a placement, or why there are none.
-
-    refused: `impossible` (proven: no set of permitted victims makes room) or `gave-up` (the step budget ran out).
-    """
-
-    request: Count
-    job: Name
-    victims: tuple[VictimChoice, ...] = ()
-    placement: tuple[NodeShare, ...] = ()
-    refused: Literal["impossible", "gave-up"] | None = None
-    would_need: Annotated[str, Field(max_length=2000)] = ""
-    explanation: Explanation = Explanation()
 
 
 class ProposalReceived(Fact):

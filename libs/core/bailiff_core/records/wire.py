@@ -117,9 +117,7 @@ def decode(wire: Wire) -> Record:
         where = f"{at['domain']}#{at['seq']} {at['type']}"
         kind = AUDIT_TYPES.get(at["type"])
         if kind is None and at.get("essential") != "false":
-            raise UnreadableRecord(
-                f"{where}: this release does not know the type, and the fold needs it; use a newer one"
-            )
+            raise UnreadableRecord(f"{where}: this release does not know the type, and the fold needs it; use a newer one")
         data = None if kind is None else kind.model_validate_json(wire.value)
         return Record(
             domain=at["domain"], seq=int(at["seq"]), epoch=int(at["epoch"]), turn=int(at["turn"]),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from bailiff_core.model.document import Count, Document
+from .document import Count, Document
 
 
 class NodeShare(Document):

@@ -1,0 +1,140 @@
+"""Which replica works on which domain: all replicas follow all domains, a consumer group deals them out.
+
+The group only decides who tries; the chain decides who wins. Taking over a dead replica's domain is the same path as a
+restart: catch up, begin.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from . import topics
+from .log import OutcomeUnknown, SteppedDown
+from .logs import logger
+from .metrics import Metrics
+from .port import Bus
+from .settings import PoolDeclaration, ServiceSettings, read_pools
+from .view import DomainView
+
+OpenView = Callable[[PoolDeclaration], Awaitable[DomainView]]
+Work = Callable[[DomainView], Awaitable[None]]
+
+PAUSE_AFTER_STEPPING_DOWN = 0.2
+
+
+class Domains:
+    """Follows every declared domain, and runs `work` on those that the group gave to this replica.
+
+    work: one incarnation of the service on one domain, on a view at hand; ends only by an exception. After
+    `SteppedDown` and `OutcomeUnknown` a new view is opened and it begins again; any other exception ends the whole service.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        group: str,
+        instance: str | None,
+        pools: tuple[PoolDeclaration, ...],
+        open_view: OpenView,
+        work: Work,
+    ) -> None:
+        self._bus, self._group, self._instance = bus, group, instance
+        self._pools, self._open_view, self._work = pools, open_view, work
+        self._states: dict[str, str | None] = {pool.name: "its log is being read" for pool in pools}
+        self._owned: frozenset[int] = frozenset()
+        self._changed = asyncio.Event()
+        self._log = logger()
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Per domain: None once its log was read to the end."""
+        return dict(self._states)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. What the first failing task raises is raised here."""
+        tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
+        tasks += [asyncio.ensure_future(self._follow_group()), asyncio.ensure_future(stop.wait())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_group(self) -> None:
+        while any(self._states.values()):
+            await self._next_change()
+        seat = await self._bus.join(self._group, topics.AUDIT.name, self._instance)
+        try:
+            owned = seat.owned
+            while True:
+                self._owned = owned
+                self._log.info("domains owned", partitions=sorted(owned))
+                self._wake()
+                owned = await seat.changed()
+        finally:
+            with suppress(asyncio.CancelledError):
+                await seat.leave()
+
+    async def _tend(self, pool: PoolDeclaration) -> None:
+        while True:
+            view = await self._open_view(pool)
+            try:
+                await view.open()
+                await view.catch_up()
+                self._states[pool.name] = None
+                self._wake()
+                await self._stand_by(view, pool.partition)
+                await self._work_while_owned(view, pool)
+            except (SteppedDown, OutcomeUnknown) as reason:
+                self._log.warning("stepped down", domain=pool.name, reason=str(reason))
+                await asyncio.sleep(PAUSE_AFTER_STEPPING_DOWN)
+            finally:
+                await view.close()
+
+    async def _stand_by(self, view: DomainView, partition: int) -> None:
+        while partition not in self._owned:
+            await view.advance(0.5)
+
+    async def _work_while_owned(self, view: DomainView, pool: PoolDeclaration) -> None:
+        work = asyncio.ensure_future(self._work(view))
+        try:
+            while pool.partition in self._owned:
+                change = asyncio.ensure_future(self._next_change())
+                await asyncio.wait({work, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if work.done():
+                    work.result()
+                    return
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _next_change(self) -> None:
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class FollowingService:
+    """A service that follows every declared domain and runs `work` on those that its group gives to this replica."""
+
+    def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
+        self.name = name
+        self._settings, self._metrics, self._bus = settings, metrics, bus
+        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work)
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready when every domain's log has been read to its end."""
+        return self._domains.readiness()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until asked to stop."""
+        await self._domains.run(stop)
+
+    async def _open_view(self, pool: PoolDeclaration) -> DomainView:
+        snapshots = self._settings.state_dir / self.name
+        return DomainView(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots)

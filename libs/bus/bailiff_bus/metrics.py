@@ -1,0 +1,84 @@
+"""The Prometheus metrics that the services share. `METRICS` is the one list of them; the docs' table comes from it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+TURN_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric as declared. A counter's name gets `_total`."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+LOG_HEAD = Metric("bailiff_log_head_seq", "gauge", ("domain",), "seq of the newest valid record that was read")
+LAG = Metric("bailiff_log_lag_records", "gauge", ("domain",), "offsets between this reader and the end of the log")
+RECORDS_FOLDED = Metric("bailiff_records_folded", "counter", ("domain",), "records folded into the state")
+ORPHANS = Metric("bailiff_orphans", "counter", ("domain",), "records that did not continue the chain and were skipped")
+RECORDS_APPENDED = Metric("bailiff_records_appended", "counter", ("domain",), "records appended and known as committed")
+TURN_SECONDS = Metric("bailiff_turn_seconds", "histogram", ("domain",), "time from a turn's first fact to its commit")
+INPUTS_REJECTED = Metric(
+    "bailiff_inputs_rejected", "counter", ("domain", "topic", "code"), "inputs without effect, by what was wrong"
+)
+COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("domain", "type"), "commands sent to node agents")
+FENCES_REFUSED = Metric("bailiff_fences_refused", "counter", ("domain", "type"), "commands of the past that were refused")
+OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("domain",), "evictions decided and not ended")
+QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("domain", "priority_class"), "jobs that wait")
+ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
+KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
+ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
+
+METRICS = (
+    LOG_HEAD, LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
+    FENCES_REFUSED, OPEN_EVICTIONS, QUEUE_LENGTH, ALARMS, KAFKA_OUTAGES, ENGINE_INFO,
+)  # fmt: skip
+
+
+class Metrics:
+    """All shared metrics on one registry, so that two services in one process (simulation, tests) stay apart."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.log_head = self._gauge(LOG_HEAD)
+        self.lag = self._gauge(LAG)
+        self.records_folded = self._counter(RECORDS_FOLDED)
+        self.orphans = self._counter(ORPHANS)
+        self.records_appended = self._counter(RECORDS_APPENDED)
+        self.turn_seconds = Histogram(
+            TURN_SECONDS.name, TURN_SECONDS.help, TURN_SECONDS.labels, registry=self.registry, buckets=TURN_BUCKETS
+        )
+        self.inputs_rejected = self._counter(INPUTS_REJECTED)
+        self.commands_sent = self._counter(COMMANDS_SENT)
+        self.fences_refused = self._counter(FENCES_REFUSED)
+        self.open_evictions = self._gauge(OPEN_EVICTIONS)
+        self.queue_length = self._gauge(QUEUE_LENGTH)
+        self.alarms = self._counter(ALARMS)
+        self.kafka_outages = self._counter(KAFKA_OUTAGES)
+        self.engine_info = self._gauge(ENGINE_INFO)
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text form."""
+        return generate_latest(self.registry)
+
+    def _counter(self, metric: Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _gauge(self, metric: Metric) -> Gauge:
+        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+
+
+def metrics_table() -> str:
+    """The metrics as a Markdown table."""
+    rows = [
+        f"| `{metric.name}{'_total' if metric.kind == 'counter' else ''}` | {metric.kind} "
+        f"| {', '.join(f'`{label}`' for label in metric.labels) or '-'} | {metric.help} |"
+        for metric in METRICS
+    ]
+    return "\n".join(["| metric | kind | labels | what it says |", "|---|---|---|---|", *rows]) + "\n"

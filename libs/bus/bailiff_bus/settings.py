@@ -1,0 +1,204 @@
+"""Settings of a service: defaults, then the file that `BAILIFF_SETTINGS` names (TOML or YAML), then `BAILIFF_*`.
+
+`BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. A setting that nobody knows, or that does not fit, is a
+`SettingsError` of one sentence each; secrets are never in it. Settings say how a service reaches its surroundings and
+nothing that a decision depends on: that is the policy, a record.
+"""
+
+import os
+import socket
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import SettingsError as UnreadableVariable
+
+from bailiff_bus.complaints import complaints
+from bailiff_bus.kafka import KafkaSettings
+from bailiff_bus.logs import Format, Level
+from bailiff_core.model.document import Count, Document, Name
+
+FILE_VARIABLE = "BAILIFF_SETTINGS"
+PREFIX = "BAILIFF_"
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class SettingsError(Exception):
+    """The settings, or a declaration that they name, do not fit. One sentence per fault."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        self.sentences = sentences
+        super().__init__("\n".join(sentences))
+
+
+class ServiceSettings(BaseSettings):
+    """What every service is told. A service adds its own by a subclass."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    kafka: KafkaSettings = KafkaSettings(bootstrap="127.0.0.1:9092")
+    http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    http_port: Port = 0
+    http_address_file: Path | None = None
+    log_format: Format = "json"
+    log_level: Level = "info"
+    state_dir: Path = Path(".bailiff/state")
+    instance: Annotated[str, Field(min_length=1, max_length=128)] = Field(default_factory=socket.gethostname)
+    pools: Path = Path("pools.yaml")
+    stop_timeout_s: Annotated[float, Field(gt=0)] = 20.0
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - a file that appears by chance must not count
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The call's own values, then the environment, then the file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_file_values())
+
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+def load_settings(kind: type[Settings], **values: Any) -> Settings:
+    """The settings of this process; `values` go before all else. Raises `SettingsError`."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        raise SettingsError([_setting_sentence(fault) for fault in error.errors(include_url=False)]) from None
+    except UnreadableVariable as error:
+        raise SettingsError([f"environment: {error}"]) from None
+
+
+def _setting_sentence(fault: ErrorDetails) -> str:
+    text = complaints([fault])
+    if not fault["loc"]:
+        return text
+    variable = PREFIX + "__".join(str(part) for part in fault["loc"]).upper()
+    name, _, said = text.partition(": ")
+    return f"{name} ({variable}): {said}"
+
+
+def _file_values() -> dict[str, Any]:
+    name = os.environ.get(FILE_VARIABLE)
+    if not name:
+        return {}
+    path = Path(name)
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(_text_of(path))
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError([f"{path}: not TOML: {error}"]) from None
+    if path.suffix in {".yaml", ".yml"}:
+        value, _ = _read_yaml(path)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise SettingsError([f"{path}: expected names and values"])
+        return value
+    raise SettingsError([f"{FILE_VARIABLE}: expected a file that ends in .toml, .yaml or .yml, found {path.name}"])
+
+
+# --- pools
+
+
+class PoolDeclaration(Document):
+    """One node pool: its name is its domain, and its log is this partition of `bailiff.audit`, for ever."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    partition: Count
+    description: str = ""
+
+
+class PoolFile(Document):
+    """The file that declares all pools."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pools: Annotated[list[PoolDeclaration], Field(min_length=1)]
+
+
+def read_pools(path: Path) -> tuple[PoolDeclaration, ...]:
+    """The pools that the file declares, in its order. Raises `SettingsError` with file, line and field."""
+    value, lines = _read_yaml(path)
+    try:
+        pools = tuple(PoolFile.model_validate(value).pools)
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+        raise SettingsError([f"{path}:{_line(lines, fault['loc'])}: {complaints([fault])}" for fault in faults]) from None
+    for field in ("name", "partition"):
+        seen: dict[object, str] = {}
+        for index, pool in enumerate(pools):
+            found = getattr(pool, field)
+            if found in seen:
+                line = _line(lines, ("pools", index, field))
+                reason = f"pools.{index}.{field}: {found} is taken by pool {seen[found]}"
+                raise SettingsError([f"{path}:{line}: {reason}"])
+            seen[found] = pool.name
+    return pools
+
+
+# --- YAML with line numbers
+
+Lines = dict[tuple[int | str, ...], int]
+
+
+def _read_yaml(path: Path) -> tuple[Any, Lines]:
+    text = _text_of(path)
+    lines: Lines = {}
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        if tree is not None:
+            _note_lines(tree, (), lines, path)
+        return yaml.safe_load(text), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise SettingsError([f"{where}: not YAML: {getattr(error, 'problem', None) or error}"]) from None
+    except (ValueError, RecursionError):
+        raise SettingsError([f"{path}: not YAML that can be read"]) from None
+
+
+def _note_lines(node: yaml.Node, path: tuple[int | str, ...], lines: Lines, file: Path) -> None:
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _note_lines(item, (*path, index), lines, file)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            inner = (*path, str(key.value))
+            if inner in lines:
+                raise SettingsError([f"{file}:{key.start_mark.line + 1}: {key.value} stands twice"])
+            _note_lines(item, inner, lines, file)
+
+
+def _line(lines: Lines, path: tuple[int | str, ...]) -> int:
+    while path and path not in lines:
+        path = path[:-1]
+    return lines.get(path, 1)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise SettingsError([f"{path}: is not UTF-8"]) from None

@@ -1,0 +1,149 @@
+"""A domain as one reader sees it: its log followed, verified and folded into a pool.
+
+Every service has views of its own and decides from nobody else's. A view may start from a local snapshot, which
+counts only if the log itself confirms its digest.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import ChainHead
+from bailiff_core.records.facts import StateDigest
+from bailiff_core.records.wire import time_text
+
+from .log import AuditReader, Entry
+from .logs import logger
+from .metrics import Metrics
+from .port import Bus
+
+CHUNK = 500
+
+
+class StateDiverged(Exception):
+    """This fold and the log's state digest differ: one of them is wrong, and nothing may be decided from either."""
+
+
+class SnapshotNotConfirmed(Exception):
+    """The record behind the snapshot is not the digest of it."""
+
+
+class DomainView:
+    """The state of one domain, record by record. `observe` is called with every valid entry, after it was folded."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        domain: str,
+        partition: int,
+        metrics: Metrics,
+        *,
+        snapshots: Path | None = None,
+        observe: Callable[[Entry], None] | None = None,
+    ) -> None:
+        self.bus, self.domain, self.partition, self.metrics = bus, domain, partition, metrics
+        self.observe = observe
+        self.pool = Pool()
+        self.reader = AuditReader(bus, domain, partition)
+        self._snapshots = snapshots
+        self._log = logger(domain=domain)
+        self._restored_digest: str | None = None
+
+    @property
+    def head(self) -> ChainHead:
+        """Where the log stands for this view."""
+        return self.reader.head
+
+    async def open(self) -> None:
+        """Start from the newest local snapshot if there is one that the log confirms, else from the beginning."""
+        restored = _read_snapshot(self._snapshot_file())
+        if restored is not None:
+            self.pool, head, offset = restored
+            self._restored_digest = state_digest(self.pool)
+            self.reader = AuditReader(self.bus, self.domain, self.partition, head=head, offset=offset)
+
+    async def advance(self, wait: float) -> Sequence[Entry]:
+        """Read and fold what is there; waits up to `wait` seconds for something. Raises `StateDiverged`."""
+        entries = await self.reader.read(wait)
+        await self.take(entries)
+        return entries
+
+    async def catch_up(self) -> None:
+        """Advance until the end of the log as it was when this was called."""
+        try:
+            await self.reader.catch_up(self.take)
+        except SnapshotNotConfirmed:
+            self._log.warning("the log does not confirm the local snapshot: folding from the start")
+            await self.reader.close()
+            self.pool = Pool()
+            self.reader = AuditReader(self.bus, self.domain, self.partition)
+            await self.reader.catch_up(self.take)
+
+    async def take(self, entries: Sequence[Entry]) -> None:
+        """Fold entries that follow the state. Gives way to others now and then, so that health is answered meanwhile."""
+        for at, entry in enumerate(entries, 1):
+            self._fold(entry)
+            if at % CHUNK == 0:
+                await asyncio.sleep(0)
+        self.metrics.log_head.labels(self.domain).set(self.pool.seq)
+
+    async def close(self) -> None:
+        """Let go of the reader."""
+        await self.reader.close()
+
+    def _fold(self, entry: Entry) -> None:
+        if self._restored_digest is not None and not self._confirms(entry):
+            raise SnapshotNotConfirmed
+        data = entry.record.data
+        if isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA:
+            self._compare(entry, data)
+        apply(self.pool, entry.record)
+        self.metrics.records_folded.labels(self.domain).inc()
+        if self.observe is not None:
+            self.observe(entry)
+
+    def _compare(self, entry: Entry, fact: StateDigest) -> None:
+        found = state_digest(self.pool)
+        if found != fact.digest:
+            raise StateDiverged(f"{self.domain}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {found}")
+        head = ChainHead(self.domain, self.pool.seq + 1, entry.record.prev, self.pool.epoch, time_text(self.pool.now))
+        _write_snapshot(self._snapshot_file(), self.pool, head, entry.offset)
+
+    def _confirms(self, entry: Entry) -> bool:
+        data, digest = entry.record.data, self._restored_digest
+        self._restored_digest = None
+        return isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA and data.digest == digest
+
+    def _snapshot_file(self) -> Path | None:
+        return self._snapshots / f"{self.domain}.snapshot" if self._snapshots is not None else None
+
+
+def _write_snapshot(path: Path | None, pool: Pool, head: ChainHead, offset: int) -> None:
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = json.dumps({"schema": STATE_SCHEMA, "head": asdict(head), "offset": offset}).encode()
+    unfinished = path.with_suffix(".new")
+    unfinished.write_bytes(about + b"\n" + to_snapshot(pool))
+    unfinished.replace(path)
+
+
+def _read_snapshot(path: Path | None) -> tuple[Pool, ChainHead, int] | None:
+    """None where there is no snapshot of the present schema. A damaged one is reported, and the log is folded anew."""
+    if path is None or not path.exists():
+        return None
+    try:
+        about_line, _, state = path.read_bytes().partition(b"\n")
+        about = json.loads(about_line)
+        if about["schema"] != STATE_SCHEMA:
+            return None
+        return from_snapshot(state), ChainHead(**about["head"]), about["offset"]
+    except (ValueError, KeyError, TypeError) as error:
+        logger().warning(f"snapshot {path.name} is damaged, folding from the start: {error}")
+        return None

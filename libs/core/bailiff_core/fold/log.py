@@ -1,0 +1,98 @@
+"""The log's own records: its beginning, its writers, its clock, its inputs."""
+
+from bailiff_core.model.pool import Pool, Rejections, RequestMemo
+from bailiff_core.records import facts
+from bailiff_core.records.payload import Fact
+
+from .register import folds
+
+MINUTE = 60_000_000
+
+
+@folds(facts.DomainCreated)
+def domain_created(pool: Pool, fact: facts.DomainCreated) -> None:
+    """The domain begins."""
+    pool.domain, pool.partition = fact.domain, fact.partition
+
+
+@folds(facts.PolicyApplied)
+def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
+    """Jobs take the values of their class as it is now; whoever runs stays."""
+    pool.policy, pool.policy_revision = fact.policy, pool.seq
+    for job in pool.jobs.values():
+        entry = fact.policy.find_class(job.class_name)
+        if entry is not None:
+            job.priority = entry.value
+            job.preemptible = entry.preemptible if job.demand.preemptible is None else job.demand.preemptible
+            job.may_preempt = entry.preemption_policy == "PreemptLowerPriority"
+    pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))
+    pool.room_grew = True
+    if fact.request is not None:
+        remember(pool, fact.request)
+
+
+@folds(facts.WriterStarted)
+def writer_started(pool: Pool, fact: facts.WriterStarted) -> None:
+    """A new writer goes on from these input positions. What the last turn touched is decided on again."""
+    pool.writer, pool.inputs = fact.writer, dict(fact.inputs)
+    pool.epochs[pool.epoch] = pool.seq
+    pool.room_grew = True
+
+
+def nothing_more(pool: Pool, fact: Fact) -> None:
+    """What these say lies in the record's time and positions."""
+
+
+for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, facts.InputsLost, facts.NodeRefused):
+    folds(_kind)(nothing_more)
+
+
+@folds(facts.ClockStepped)
+def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
+    """Move every pending moment along, so that no duration counts the jump."""
+    for job in pool.jobs.values():
+        job.not_before += fact.by if job.not_before else 0
+        job.next_request_at += fact.by if job.next_request_at else 0
+        if job.reserved_until is not None:
+            job.reserved_until += fact.by
+        if job.last_start is not None and job.phase == "running":
+            job.last_start += fact.by
+        if job.eviction is not None and job.eviction.begun_at is not None:
+            job.eviction.begun_at += fact.by
+    if pool.selection is not None and pool.selection.deadline is not None:
+        pool.selection.deadline += fact.by
+
+
+@folds(facts.LogTruncated)
+def log_truncated(pool: Pool, fact: facts.LogTruncated) -> None:
+    """An operator accepted the loss."""
+    pool.accepted_loss = (fact.epoch, fact.seq)
+    remember(pool, fact.request)
+
+
+@folds(facts.InputRejected)
+def input_rejected(pool: Pool, fact: facts.InputRejected) -> None:
+    """Count rejections per source and minute, so that a flood becomes few records."""
+    source = fact.source or fact.topic
+    seen = pool.rejections.get(source)
+    if seen is None or pool.now - seen.since >= MINUTE:
+        for stale in [name for name, other in pool.rejections.items() if pool.now - other.since >= MINUTE]:
+            del pool.rejections[stale]
+        seen = pool.rejections[source] = Rejections(pool.now, 0)
+    seen.count += fact.count
+
+
+@folds(facts.DecisionFailed)
+def decision_failed(pool: Pool, fact: facts.DecisionFailed) -> None:
+    """The job is left alone until someone cancels it."""
+    pool.jobs[fact.job].held_because = fact.error
+
+
+def remember(pool: Pool, request: facts.RequestId) -> None:
+    """A repeat of this request is recognised from now on."""
+    pool.requests[request_key(request.source, request.id)] = RequestMemo(request.digest, pool.now, pool.seq)
+
+
+def request_key(source: str, request_id: str) -> str:
+    """One text for the pair, unambiguous."""
+    return f"{len(source)}:{source}{request_id}"

@@ -1,0 +1,100 @@
+"""Machines: who they are, and whether they speak."""
+
+from bailiff_core.model.pool import Device, Node, Pool, Room
+from bailiff_core.records import facts
+
+from .log import remember
+from .register import folds
+from .tasks import task_gone
+
+
+@folds(facts.NodeJoined)
+def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
+    """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy."""
+    known = pool.nodes.get(fact.number)
+    devices = list(known.devices) if known is not None else []
+    numbers = {device.id: device.number for device in devices}
+    present = {device.id for device in fact.devices}
+    for found in fact.devices:
+        number = numbers.get(found.id, len(devices))
+        device = Device(
+            number,
+            found.id,
+            found.model,
+            found.memory_bytes,
+            found.kind,
+            found.parent,
+            found.healthy,
+            dict(found.labels),
+        )
+        if number == len(devices):
+            devices.append(device)
+        else:
+            devices[number] = device
+    for device in devices:
+        device.healthy = device.healthy and device.id in present
+    usable = sum(1 << device.number for device in devices if device.healthy)
+    node = Node(
+        number=fact.number,
+        name=fact.node,
+        incarnation=fact.incarnation,
+        machine_id=fact.machine_id,
+        boot_id=fact.boot_id,
+        joined_seq=pool.seq,
+        capacity=Room(usable, fact.cpu_milli, fact.memory_bytes, fact.max_tasks),
+        devices=devices,
+        labels=dict(fact.labels),
+        last_report=fact.report,
+    )
+    if known is not None:
+        node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
+        node.quarantined = known.quarantined
+    pool.nodes[fact.number] = node
+    pool.node_numbers[fact.node] = fact.number
+    pool.room_grew = True
+
+
+@folds(facts.NodeReplaced)
+def node_replaced(pool: Pool, fact: facts.NodeReplaced) -> None:
+    """The name is free for that machine from now on."""
+    pool.nodes[pool.node_numbers[fact.node]].machine_id = fact.machine_id
+    remember(pool, fact.request)
+
+
+@folds(facts.NodeReturned)
+def node_returned(pool: Pool, fact: facts.NodeReturned) -> None:
+    """Silence may be judged again."""
+    pool.reports_stale = []
+    remember(pool, fact.request)
+
+
+@folds(facts.NodeUnreachable)
+def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
+    """Nothing new is placed there; what runs is believed to run."""
+    pool.nodes[pool.node_numbers[fact.node]].state = "unreachable"
+
+
+@folds(facts.NodeReachable)
+def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
+    """It takes work again."""
+    pool.nodes[pool.node_numbers[fact.node]].state = "ready"
+    pool.room_grew = True
+
+
+@folds(facts.NodeLost)
+def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
+    """Its lease is over: whatever ran there has ended."""
+    number = pool.node_numbers[fact.node]
+    pool.nodes[number].state = "lost"
+    for job in pool.active_jobs():
+        for task in job.tasks:
+            if task.node == number and task.state not in ("reserved", "released"):
+                task_gone(pool, job, task)
+
+
+@folds(facts.ReportsStale)
+def reports_stale(pool: Pool, fact: facts.ReportsStale) -> None:
+    """These are neither lost nor trusted until an operator says so."""
+    pool.reports_stale = list(fact.nodes)
+    for name in fact.nodes:
+        pool.nodes[pool.node_numbers[name]].state = "unreachable"

@@ -1,0 +1,85 @@
+"""Selections, proposals and plans."""
+
+from bailiff_core.model.pool import Eviction, OpenRequest, Plan, Pool, Selection
+from bailiff_core.model.room import idle_now
+from bailiff_core.records import decisions, facts
+
+from .jobs import back_to_queue, take_place
+from .register import folds
+from .room import changing, set_phase
+
+
+@folds(decisions.PreemptionRequested)
+def preemption_requested(pool: Pool, decision: decisions.PreemptionRequested) -> None:
+    """The first request of a number opens the selection and notes what is idle now."""
+    if pool.selection is None or pool.selection.number != decision.selection:
+        idle = {number: idle_now(node) for number, node in pool.nodes.items() if node.state == "ready"}
+        pool.selection = Selection(decision.selection, pool.seq, decision.deadline, [], idle)
+        pool.selections = decision.selection
+    pool.selection.requests.append(OpenRequest(pool.seq, decision.job))
+
+
+@folds(facts.ProposalReceived)
+def proposal_received(pool: Pool, fact: facts.ProposalReceived) -> None:
+    """Each open request now has its answer, or none."""
+    pool.answers = {answer.request: answer for answer in fact.answers}
+    pool.selection_failures = 0
+
+
+def _answered(pool: Pool, request: int) -> None:
+    selection = pool.selection
+    if selection is None:
+        return
+    selection.requests = [open_ for open_ in selection.requests if open_.seq != request]
+    if pool.answers is not None:
+        pool.answers.pop(request, None)
+    if not selection.requests:
+        pool.selection = pool.answers = None
+        pool.room_grew = True
+
+
+@folds(decisions.PreemptionDecided)
+def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> None:
+    """Victims are on their way out; the room is promised to the asker."""
+    for choice, grace in zip(decision.victims, decision.graces, strict=True):
+        victim = pool.jobs[choice.job]
+        if choice.reserved:
+            back_to_queue(pool, victim)
+            continue
+        with changing(pool, victim):
+            victim.eviction = Eviction(pool.seq, "preemption", grace, plan=pool.seq, for_job=decision.asker.job)
+        set_phase(pool, victim, "evicting")
+    asker = pool.jobs[decision.asker.job]
+    take_place(pool, asker, decision.attempt, decision.placement, True, decision.expires)
+    asker.plan = pool.seq
+    pool.plans[pool.seq] = Plan(pool.seq, asker.id, [choice.job for choice in decision.victims if not choice.reserved])
+    _answered(pool, decision.request)
+
+
+@folds(decisions.PreemptionRefused)
+def preemption_refused(pool: Pool, decision: decisions.PreemptionRefused) -> None:
+    """The job may ask again later."""
+    job = pool.jobs[decision.asker.job]
+    if decision.retry_at is not None:
+        job.next_request_at = decision.retry_at
+        job.refused_requests += 1
+    _answered(pool, decision.request)
+
+
+@folds(decisions.SelectionTimedOut)
+def selection_timed_out(pool: Pool, decision: decisions.SelectionTimedOut) -> None:
+    """The room held for it is free again."""
+    for request in pool.selection.requests if pool.selection is not None else ():
+        pool.jobs[request.job].next_request_at = decision.retry_at
+    pool.selection = pool.answers = None
+    pool.selection_failures = decision.failures
+    pool.room_grew = True
+
+
+@folds(facts.PlanGivenUp)
+def plan_given_up(pool: Pool, fact: facts.PlanGivenUp) -> None:
+    """The executor's last look says that nobody needs to leave."""
+    plan = pool.plans.get(fact.plan)
+    if plan is not None:
+        plan.given_up = fact.reason
+        pool.touched[plan.job] = None

@@ -1,0 +1,75 @@
+"""Says in one sentence why tasks of one kind do not fit: the fast check before any packing is tried."""
+
+from .need import Need
+from .rooms import NodeRoom, Rooms, slots_for
+
+
+def why_not(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
+    """A reason that holds whatever the packing: a kind of task that lacks room all by itself, or sums that do not add up."""
+    for need, count in wanted.items():
+        places = 0
+        for node, suited in rooms.suited(need):
+            places += slots_for(need, node.later if later else node.now(), suited)
+            if places >= count:
+                break
+        if places < count:
+            return _one_need(rooms, need, count, places, later=later)
+    if len(wanted) > 1:
+        return _sums(rooms, wanted, later=later)
+    return None
+
+
+def _sums(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
+    asked = sum(need.gpus * count for need, count in wanted.items())
+    useful: dict[NodeRoom, int] = {}
+    for need in wanted:
+        for node, suited in rooms.suited(need):
+            useful[node] = useful.get(node, 0) | suited
+    free = sum(((node.later if later else node.now()).devices & mask).bit_count() for node, mask in useful.items())
+    if free < asked:
+        return f"needs {asked} GPUs in all, {free} are {'free or on their way out' if later else 'free'}"
+    return None
+
+
+def _one_need(rooms: Rooms, need: Need, count: int, places: int, *, later: bool) -> str:
+    if need.gpus and need.gpus == max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0):
+        wants = f"{_many(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
+        has = "none has them" if not places else f"{places} {'has' if places == 1 else 'have'} them"
+    else:
+        wants = f"room for {_many(count, 'task')} of {need}{' each' if count > 1 else ''}"
+        has = "there is none" if not places else f"there is room for {places}"
+    return "; ".join([f"needs {wants}, {has}", *_unsuited(rooms, need)])
+
+
+def _free(need: Need) -> str:
+    return str(need).replace(" GPU", " free GPU", 1)
+
+
+def _unsuited(rooms: Rooms, need: Need) -> list[str]:
+    """Which nodes are out of the question, by what they lack first."""
+    lacking: dict[str, int] = {}
+    for node in rooms.nodes.values():
+        what = _lacks(node, need)
+        if what:
+            lacking[what] = lacking.get(what, 0) + 1
+    return [
+        f"{_many(nodes, 'node')} {'lacks' if nodes == 1 else 'lack'} {what}"
+        if not what.startswith("is")
+        else f"{_many(nodes, 'node')} {what.replace('is', 'is' if nodes == 1 else 'are', 1)}"
+        for what, nodes in sorted(lacking.items())
+    ]
+
+
+def _lacks(node: NodeRoom, need: Need) -> str | None:
+    if need.nodes and node.name not in need.nodes:
+        return "is not named by the job"
+    for key, value in need.labels:
+        if node.labels.get(key) != value:
+            return f"the label {key}={value}"
+    if node.suited_devices(need).bit_count() < need.gpus:
+        return f"{_many(need.gpus, 'usable GPU')}{' of ' + ' or '.join(need.models) if need.models else ''}"
+    return None
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,96 @@
+"""Fold a verified log, decide every turn again, and compare with what was decided then, byte for byte."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .engine import LOGIC
+from .fold import apply, close_turn, fold
+from .fold.snapshot import state_digest
+from .model.pool import Pool
+from .records.facts import StateDigest, WriterStarted
+from .records.payload import Decision
+from .records.wire import Record, Wire, encode
+from .turn import decide, decision_record
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first record at which deciding again gives something else. `expected` is what this engine says."""
+
+    seq: int
+    turn: int
+    expected: str
+    found: str
+
+
+class Replay:
+    """Feed it every record of a log in order; it stops comparing at the first difference.
+
+    Turns decided by an engine with another `logic` are folded, not decided again, and counted in `skipped_turns`.
+    A turn that a crash cut short must hold the beginning of what is decided again.
+    """
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.difference: Difference | None = None
+        self.turns = self.skipped_turns = self.decisions = self.digests = 0
+        self._again: Iterator[Decision] | None = None
+        self._comparable = True
+
+    def feed(self, record: Record, wire: Wire) -> None:
+        """Compare and fold one more record. Raises `ValueError` where it does not follow the one before."""
+        if self.difference is not None:
+            return
+        if isinstance(record.data, WriterStarted):
+            self._comparable = record.data.logic == LOGIC
+            self._again = None
+        if isinstance(record.data, StateDigest):
+            self._check_digest(record, record.data)
+        if not self._comparable:
+            apply(self.pool, record)
+            self.turns += record.turn_end
+            self.skipped_turns += record.turn_end
+        elif isinstance(record.data, Decision):
+            self._compare(record, wire)
+        elif self._again is not None:
+            self._differs(record, "the rest of the turn's decisions", f"the fact {record.type}")
+        else:
+            fold(self.pool, record)
+            if record.turn_end:
+                self._end_turn(record)
+
+    def _compare(self, record: Record, wire: Wire) -> None:
+        if self._again is None:
+            self._again = decide(self.pool)
+        expected = next(self._again, None)
+        found = f"{record.type} {wire.value.decode()}"
+        if expected is None:
+            self._differs(record, "the end of the turn", found)
+            return
+        self.decisions += 1
+        again = encode(decision_record(self.pool, expected, record.prev, record.turn_end))
+        if again != wire:
+            self._differs(record, f"{expected.type_name()} {again.value.decode()}", found)
+            if again.value == wire.value:
+                self.difference = Difference(record.seq, record.turn, f"headers {again.headers}", f"{wire.headers}")
+            return
+        if record.turn_end:
+            self._end_turn(record)
+
+    def _end_turn(self, record: Record) -> None:
+        missing = next(self._again if self._again is not None else decide(self.pool), None)
+        self._again = None
+        if missing is not None:
+            self._differs(record, f"one more decision: {missing.type_name()}", "the end of the turn")
+            return
+        close_turn(self.pool)
+        self.turns += 1
+
+    def _check_digest(self, record: Record, fact: StateDigest) -> None:
+        self.digests += 1
+        found = state_digest(self.pool)
+        if found != fact.digest:
+            self._differs(record, f"state digest {found}", f"state digest {fact.digest}")
+
+    def _differs(self, record: Record, expected: str, found: str) -> None:
+        self.difference = Difference(record.seq, record.turn, expected, found)

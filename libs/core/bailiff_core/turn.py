@@ -1,0 +1,88 @@
+"""One turn: what `decide` yields on the state after the turn's last fact, and when time alone will change that."""
+
+from collections.abc import Callable, Iterator
+
+from .fold import enact
+from .lifecycle.attempts import broken_attempts, cancelled_jobs, finished_attempts
+from .lifecycle.evictions import stuck_at, stuck_evictions, withdrawn_evictions
+from .lifecycle.reservations import reservations
+from .model.pool import Pool
+from .records.payload import Decision
+from .records.wire import Record
+from .verbs.allocate import allocate
+from .verbs.preempt import answered_requests, request_preemptions, timed_out_selection
+
+Rule = Callable[[Pool], Iterator[Decision]]
+
+RULES: tuple[Rule, ...] = (
+    cancelled_jobs,
+    finished_attempts,
+    broken_attempts,
+    reservations,
+    withdrawn_evictions,
+    stuck_evictions,
+    answered_requests,
+    timed_out_selection,
+    allocate,
+    request_preemptions,
+)
+MOST_ROUNDS = 1000
+
+
+def decide(pool: Pool) -> Iterator[Decision]:
+    """Every decision that the state asks for, each enacted on `pool` before it is yielded, until nothing is left.
+
+    Pull exactly as many as are wanted: nothing is enacted beyond the last one pulled. Raises `DecisionError` where
+    deciding about one job fails.
+    """
+    if pool.policy is None:
+        return
+    for _ in range(MOST_ROUNDS):
+        seq_before = pool.seq
+        for rule in RULES:
+            for decision in rule(pool):
+                enact(pool, decision)
+                yield decision
+        if pool.seq == seq_before:
+            return
+    raise RuntimeError(f"the rules did not come to rest within {MOST_ROUNDS} rounds after #{pool.seq}")
+
+
+def decision_record(pool: Pool, decision: Decision, prev: str, turn_end: bool) -> Record:
+    """The record of a decision just enacted on `pool`: everything in it follows from the state."""
+    return Record(
+        domain=pool.domain,
+        seq=pool.seq,
+        epoch=pool.epoch,
+        turn=pool.turn,
+        turn_end=turn_end,
+        time=pool.now,
+        prev=prev,
+        writer=pool.writer,
+        engine=pool.engine,
+        policy=pool.policy_revision,
+        type=decision.type_name(),
+        data=decision,
+        cause=str(pool.last_fact),
+    )
+
+
+def wake_at(pool: Pool) -> int | None:
+    """The next moment, µs, at which time alone may lead to a decision; None while there is none."""
+    if pool.policy is None:
+        return None
+    moments: list[int] = []
+    if pool.selection is not None and pool.selection.deadline is not None:
+        moments.append(pool.selection.deadline)
+    for name in pool.reserved:
+        until = pool.jobs[name].reserved_until
+        if until is not None:
+            moments.append(until)
+    for name in pool.leaving:
+        stuck = stuck_at(pool, pool.jobs[name])
+        if stuck is not None:
+            moments.append(stuck)
+    for name in pool.queue:
+        job = pool.jobs[name]
+        moments += [moment for moment in (job.not_before, job.next_request_at) if moment > pool.now]
+    return min(moments, default=None)

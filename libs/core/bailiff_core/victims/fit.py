@@ -1,0 +1,126 @@
+"""Answers "does the gang still fit?" again and again while candidates are put back one by one."""
+
+from bailiff_core.model.pool import Job
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, place_gang, take_place
+from bailiff_core.placement.need import Need, needs_of
+from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
+
+PLACEMENT_STEPS = 200
+
+
+class OneNeed:
+    """A gang of equal tasks fits when the nodes' slots add up: only the nodes of the changed job are counted again."""
+
+    def __init__(self, rooms: Rooms, asker: Job, need: Need) -> None:
+        self.rooms = rooms
+        self.need = need
+        self.wanted = asker.size
+        self.suited = dict(rooms.suited(need))
+        self.slots = {node: self.count(node) for node in self.suited}
+        self.total = sum(self.slots.values())
+
+    def fits(self) -> bool:
+        """Whether the gang fits as things stand."""
+        return self.total >= self.wanted
+
+    def put_back(self, job: Job) -> bool:
+        """Put the job back where it stood, if the gang still fits then."""
+        self.stay(job)
+        if self.fits():
+            return True
+        self.evict(job)
+        return False
+
+    def stay(self, job: Job) -> None:
+        """Put the job back, come what may."""
+        self.rooms.put_back(job)
+        self._recount(job)
+
+    def evict(self, job: Job) -> None:
+        """Take the job out (again)."""
+        self.rooms.evict(job)
+        self._recount(job)
+
+    def uses(self, job: Job) -> bool:
+        """Whether the job stands on a node that the gang may use."""
+        return any(node in self.suited for node in self.rooms.nodes_of(job))
+
+    def _recount(self, job: Job) -> None:
+        for node in self.rooms.nodes_of(job):
+            if node in self.suited:
+                count = self.count(node)
+                self.total += count - self.slots[node]
+                self.slots[node] = count
+
+    def count(self, node: NodeRoom) -> int:
+        """Tasks of the gang that the node takes."""
+        return slots_for(self.need, node.later, self.suited[node])
+
+
+class ManyNeeds:
+    """A gang of different tasks is placed; it is placed anew only when the job put back stands in the way.
+
+    Where the placement search gives up, the gang counts as not fitting and `exact` is false from then on.
+    """
+
+    def __init__(self, rooms: Rooms, asker: Job, budget: Budget) -> None:
+        self.rooms = rooms
+        self.asker = asker
+        self.budget = budget
+        self.exact = True
+        self.suited = {node for need in needs_of(asker.demand) for node, _ in rooms.suited(need)}
+        self.place: GangPlace | None = None
+        self._find()
+
+    def fits(self) -> bool:
+        """Whether the gang fits as things stand."""
+        return self.place is not None
+
+    def put_back(self, job: Job) -> bool:
+        """Put the job back where it stood, if the gang still fits then."""
+        mark = self.rooms.mark()
+        if self.place is not None:
+            take_place(self.rooms, self.asker, self.place)
+            undisturbed = self.rooms.has_place_for(job)
+            self.rooms.rollback(mark)
+            if undisturbed:
+                self.rooms.put_back(job)
+                return True
+        before = self.place
+        self.rooms.put_back(job)
+        self._find()
+        if self.place is not None:
+            return True
+        self.rooms.evict(job)
+        self.place = before
+        return False
+
+    def evict(self, job: Job) -> None:
+        """Take the job out (again). What fitted before still does."""
+        self.rooms.evict(job)
+        if self.place is None:
+            self._find()
+
+    def uses(self, job: Job) -> bool:
+        """Whether the job stands on a node that the gang may use."""
+        return any(node in self.suited for node in self.rooms.nodes_of(job))
+
+    def _find(self) -> None:
+        part = self.budget.part(PLACEMENT_STEPS)
+        mark = self.rooms.mark()
+        found = place_gang(self.rooms, self.asker, part, promised=True)
+        self.rooms.rollback(mark)
+        self.budget.join(part)
+        self.place = found if isinstance(found, GangPlace) else None
+        if not isinstance(found, GangPlace) and found.kind == "gave-up":
+            self.exact = False
+
+
+Fit = OneNeed | ManyNeeds
+
+
+def fit_for(rooms: Rooms, asker: Job, budget: Budget) -> Fit:
+    """The quicker of the two that is right for this gang."""
+    needs = list(needs_of(asker.demand))
+    return OneNeed(rooms, asker, needs[0]) if len(needs) == 1 else ManyNeeds(rooms, asker, budget)

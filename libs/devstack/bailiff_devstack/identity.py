@@ -1,0 +1,148 @@
+"""Who a process is, beyond its pid, and the records on disk that say who was started.
+
+A pid is handed on to a stranger as soon as its process is gone; a pid together with its start time and the machine's
+boot is not. Nothing in the devstack sends a signal without asking here first, which is what lets `make down` end what
+an earlier `make up` started. What may not enter: starting processes, names looked up in the process table, and what the
+processes do. Linux only: it reads /proc.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_RECORD_SUFFIX = ".pid.json"
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process, for ever: a pid is used again, a pid with its start time within one boot is not."""
+
+    pid: int
+    started: int  # in clock ticks since boot, as /proc says
+    boot: str
+
+    @classmethod
+    def of(cls, pid: int) -> "Identity":
+        """The process that has this pid now."""
+        stat = _stat(pid)
+        if stat is None:
+            raise ProcessLookupError(pid)
+        return cls(pid, stat.started, _boot_id())
+
+    def alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        stat = _stat(self.pid)
+        return stat is not None and stat.started == self.started and stat.state not in "ZX" and self.boot == _boot_id()
+
+    def session(self) -> list["Identity"]:
+        """It and all that still runs in its session. Empty once the number names somebody else's session."""
+        if self.boot != _boot_id():
+            return []
+        leader = _stat(self.pid)
+        if leader is not None and leader.started != self.started:
+            return []
+        members = []
+        for entry in Path("/proc").iterdir():
+            stat = _stat(int(entry.name)) if entry.name.isdigit() else None
+            if stat is not None and stat.session == self.pid and stat.state not in "ZX":
+                members.append(Identity(int(entry.name), stat.started, self.boot))
+        return members
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if it still is that process; otherwise do nothing."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def end(self, grace_s: float) -> bool:
+        """TERM its whole session, wait, KILL what is left. False if it had to be killed."""
+        # CONT, because a process that somebody has paused hears TERM only once it runs again.
+        for member in self.session():
+            member.signal(signal.SIGTERM)
+            member.signal(signal.SIGCONT)
+        if wait_until(lambda: not self.session(), grace_s):
+            return True
+        for member in self.session():
+            member.signal(signal.SIGKILL)
+        wait_until(lambda: not self.session(), 5.0)
+        return False
+
+
+@dataclass(frozen=True)
+class _Stat:
+    state: str
+    session: int
+    started: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        line = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = line.rpartition(")")[2].split()  # the name before it may hold anything, brackets too
+    return _Stat(state=fields[0], session=int(fields[3]), started=int(fields[19]))
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Poll until the condition holds; False when time ran out."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def write_record(folder: Path, name: str, identity: Identity) -> None:
+    """Note on disk who was started, so that another process can end it (`stop_recorded`)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = folder / f"{name}{_RECORD_SUFFIX}"
+    part = record.with_suffix(".part")
+    part.write_text(json.dumps({"pid": identity.pid, "started": identity.started, "boot": identity.boot}))
+    part.replace(record)
+
+
+def read_record(folder: Path, name: str) -> Identity | None:
+    """Who was started under this name, alive or not; None if nobody was or the record is no record."""
+    try:
+        content = json.loads((folder / f"{name}{_RECORD_SUFFIX}").read_text())
+        return Identity(pid=int(content["pid"]), started=int(content["started"]), boot=str(content["boot"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def drop_record(folder: Path, name: str) -> None:
+    """Forget who was started under this name."""
+    (folder / f"{name}{_RECORD_SUFFIX}").unlink(missing_ok=True)
+
+
+def recorded(folder: Path) -> dict[str, Identity]:
+    """All that was started from this folder and still runs."""
+    names = sorted(path.name.removesuffix(_RECORD_SUFFIX) for path in folder.glob(f"*{_RECORD_SUFFIX}"))
+    found = {name: read_record(folder, name) for name in names}
+    return {name: who for name, who in found.items() if who is not None and who.session()}
+
+
+def stop_recorded(folder: Path, grace_s: float = 15.0) -> list[str]:
+    """End all that was started from this folder, by whichever process, all at once; the names of what still ran."""
+    running = recorded(folder)
+    threads = [threading.Thread(target=who.end, args=(grace_s,)) for who in running.values()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for record in folder.glob(f"*{_RECORD_SUFFIX}"):
+        record.unlink(missing_ok=True)
+    return list(running)

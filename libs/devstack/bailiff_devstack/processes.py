@@ -1,0 +1,248 @@
+"""Child processes: start them, tell when they answer, end exactly them.
+
+For the demo, for tests that kill services, and for `make up`. Each child has a session of its own, a log file, and a
+record on disk (identity.py) by which a later process can end it. What may not enter: what the processes are (Kafka has
+its own module, a service is only an argv here), restarting what died (a test or a person decides that), and sleeps
+other than short polls on a condition with a deadline.
+"""
+
+import contextlib
+import http.client
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
+
+_LAUNCH = Path(__file__).with_name("_launch.py")
+
+
+class ProcessDiedError(RuntimeError):
+    """A child ended although nobody had asked it to."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a child ended: its exit code (-9 is SIGKILL, as in subprocess) and the last lines of its log."""
+
+    name: str
+    code: int
+    last_lines: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ended with {self.code}; its last lines:\n{self.last_lines}"
+
+
+@dataclass
+class _Child:
+    popen: subprocess.Popen[bytes]
+    identity: Identity
+    log: Path
+    ready_url: str | None
+
+
+class Processes:
+    """Named child processes, their logs (`NAME.log`) and records in one folder.
+
+    A context manager: leaving it ends them all. With `die_with_parent=False` they may outlive this process; then
+    `stop_recorded(folder)` ends them from anywhere.
+    """
+
+    def __init__(self, folder: Path, *, die_with_parent: bool = True) -> None:
+        self.folder = folder
+        self._die_with_parent = die_with_parent
+        self._children: dict[str, _Child] = {}
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        ready_url: str | None = None,
+    ) -> int:
+        """Start a child and return its pid at once; `wait_ready` waits until its `ready_url` answers 2xx.
+
+        `env` is added to this process's environment. A name whose process has ended may be started again; its log
+        goes on.
+        """
+        earlier = read_record(self.folder, name)
+        if earlier is not None and earlier.alive():
+            raise ValueError(f"{name} runs already; stop it first (records are in {self.folder})")
+        log = self.log(name)
+        popen = spawn(argv, log=log, env={**os.environ, **(env or {})}, cwd=cwd, die_with_parent=self._die_with_parent)
+        identity = Identity.of(popen.pid)
+        self._children[name] = _Child(popen, identity, log, ready_url)
+        write_record(self.folder, name, identity)
+        return popen.pid
+
+    def wait_ready(self, *names: str, timeout_s: float = 30.0) -> None:
+        """Wait until each of these (or all) answers at its URL. Raises if one ends or time runs out."""
+        waiting = {name: url for name in names or self._children if (url := self._children[name].ready_url)}
+
+        def all_answer() -> bool:
+            for name, url in list(waiting.items()):
+                self.check(name)
+                if _answers(url):
+                    del waiting[name]
+            return not waiting
+
+        if not wait_until(all_answer, timeout_s):
+            last = "\n".join(f"{name}:\n{tail(self.log(name))}" for name in waiting)
+            raise TimeoutError(f"not ready within {timeout_s:g} s: {', '.join(waiting)}\n{last}")
+
+    def log(self, name: str) -> Path:
+        """The child's log file: what it wrote to stdout and stderr."""
+        return self.folder / f"{name}.log"
+
+    def pid(self, name: str) -> int:
+        """The child's pid, also after its end."""
+        return self._children[name].popen.pid
+
+    def running(self) -> list[str]:
+        """The names of those that run."""
+        return [name for name, child in self._children.items() if child.popen.poll() is None]
+
+    def deaths(self) -> list[Death]:
+        """Those that ended by themselves or by `kill9`, and were not started again."""
+        return [
+            Death(name, child.popen.returncode, tail(child.log))
+            for name, child in self._children.items()
+            if child.popen.poll() is not None
+        ]
+
+    def check(self, *names: str) -> None:
+        """Raise if one of these (or any) has ended."""
+        dead = [death for death in self.deaths() if not names or death.name in names]
+        if dead:
+            raise ProcessDiedError("\n\n".join(map(str, dead)))
+
+    def kill9(self, name: str) -> None:
+        """SIGKILL to the child alone, as a crash would have it: what it started itself is left running."""
+        child = self._children[name]
+        child.popen.kill()
+        child.popen.wait()
+
+    def stop(self, name: str, *, grace_s: float = 10.0) -> Death:
+        """TERM the child's whole session, wait, KILL what is left; how it ended."""
+        child = self._children.pop(name)
+        child.identity.end(grace_s)
+        code = child.popen.wait()
+        drop_record(self.folder, name)
+        return Death(name, code, tail(child.log))
+
+    def stop_all(self, *, grace_s: float = 10.0) -> list[Death]:
+        """Stop all of them at once."""
+        names = list(self._children)
+        threads = [threading.Thread(target=self._children[name].identity.end, args=(grace_s,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [self.stop(name, grace_s=grace_s) for name in names]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_all()
+
+
+def _answers(url: str) -> bool:
+    """One GET, without the proxies that urllib would take from the environment."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 80, timeout=1.0)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", parts.path or "/")
+            return 200 <= connection.getresponse().status < 300
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error message."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+_Start = Callable[[], subprocess.Popen[bytes]]
+_Orders = queue.SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]]
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    die_with_parent: bool = True,
+) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, its output appended to the log.
+
+    With `die_with_parent` the kernel kills it when this process dies, however it dies.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = list(argv)
+    if die_with_parent:
+        command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *command]
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                command,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    if not die_with_parent or threading.current_thread() is threading.main_thread():
+        return start()
+    return _on_lasting_thread(start)
+
+
+_lasting: tuple[int, _Orders] | None = None
+_lasting_lock = threading.Lock()
+
+
+def _on_lasting_thread(start: _Start) -> subprocess.Popen[bytes]:
+    """Start from a thread that lives as long as the process.
+
+    The "parent" whose death kills the child is, to the kernel, the *thread* that started it: a child started from a
+    worker thread (asyncio.to_thread, say) would die with that thread.
+    """
+    global _lasting
+    with _lasting_lock:
+        if _lasting is None or _lasting[0] != os.getpid():
+            orders: _Orders = queue.SimpleQueue()
+            threading.Thread(target=_serve, args=(orders,), name="devstack-spawn", daemon=True).start()
+            _lasting = (os.getpid(), orders)
+    result: Future[subprocess.Popen[bytes]] = Future()
+    _lasting[1].put((start, result))
+    return result.result()
+
+
+def _serve(orders: _Orders) -> None:
+    while True:
+        start, result = orders.get()
+        try:
+            result.set_result(start())
+        except OSError as error:
+            result.set_exception(error)

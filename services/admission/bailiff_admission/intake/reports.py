@@ -1,0 +1,167 @@
+"""`bailiff.node-reports`: what agents say, taken only from the incarnation that joined, each number once."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bailiff_bus.messages import (
+    EvictionStageReached,
+    NodeAnnounced,
+    NodeHeartbeat,
+    ReportBody,
+    TaskEnded,
+    TaskHeld,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotSpared,
+    TaskNotStarted,
+    TaskWasSpared,
+)
+from bailiff_bus.messages.reports import TaskReport
+from bailiff_core.model.pool import Job, Node, Pool, Task
+from bailiff_core.records.facts import (
+    EvictionStaged,
+    NodeJoined,
+    NodeRefused,
+    SpareRefused,
+    TaskExited,
+    TaskReleased,
+    TaskSpared,
+    TaskStarted,
+    TaskStartRefused,
+    TaskVanished,
+)
+from bailiff_core.records.payload import Fact
+
+
+@dataclass(slots=True)
+class ReportNumbers:
+    """The newest report number taken of each incarnation, to drop repeats and notice gaps. Rebuilt after a restart."""
+
+    newest: dict[str, int] = field(default_factory=dict)
+
+    def take(self, report: ReportBody) -> str:
+        """`next`, `repeat`, or `gap`. The first report seen of an incarnation is where its count begins."""
+        known = self.newest.get(report.incarnation)
+        heartbeat = isinstance(report, NodeHeartbeat)
+        if known is not None and not isinstance(report, NodeAnnounced):
+            if report.number > known + (0 if heartbeat else 1):
+                return "gap"
+            if report.number <= known and not heartbeat:
+                return "repeat"
+        self.newest[report.incarnation] = max(report.number, known or 0)
+        return "next"
+
+
+def facts_of_report(pool: Pool, report: ReportBody) -> list[Fact]:
+    """Facts that the report adds to the state; none for heartbeats and for what is known or out of date."""
+    if isinstance(report, NodeAnnounced):
+        return _announced(pool, report)
+    node = joined_node(pool, report)
+    if node is None or not isinstance(report, TaskReport):
+        return []
+    found = _task(pool, node, report.job, report.attempt, report.task)
+    if found is None:
+        return []
+    return _task_facts(*found, node, report)
+
+
+def joined_node(pool: Pool, report: ReportBody) -> Node | None:
+    """The node whose present incarnation sent the report."""
+    number = pool.node_numbers.get(report.node)
+    node = pool.nodes[number] if number is not None else None
+    return node if node is not None and node.incarnation == report.incarnation else None
+
+
+def _task(pool: Pool, node: Node, name: str, attempt: int, index: int) -> tuple[Job, Task] | None:
+    job = pool.jobs.get(name)
+    if job is None or job.attempt != attempt or index >= len(job.tasks):
+        return None
+    task = job.tasks[index]
+    return (job, task) if task.node == node.number and task.state not in ("reserved", "released") else None
+
+
+def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    sparing = job.eviction is not None and job.eviction.spare_seq is not None
+    match report:
+        case TaskIsRunning() if task.state == "starting":
+            return [TaskStarted(**at)]
+        case TaskNotStarted() if task.state == "starting":
+            return [TaskStartRefused(**at, reason=report.reason)]
+        case EvictionStageReached() if not getattr(task, report.stage):
+            return [EvictionStaged(**at, stage=report.stage, after=report.after)]
+        case TaskEnded() if task.state in ("starting", "running"):
+            return [TaskExited(**at, exit_code=report.exit_code, reason=report.reason)]
+        case TaskIsReleased():
+            return [TaskReleased(**at, before=report.before, after=report.after)]
+        case TaskWasSpared() if sparing and not task.spared:
+            return [TaskSpared(**at)]
+        case TaskNotSpared() if sparing:
+            return [SpareRefused(**at)]
+    return []
+
+
+def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
+    number = pool.node_numbers.get(report.node)
+    known = pool.nodes[number] if number is not None else None
+    if known is not None and known.machine_id != report.machine_id and known.state != "lost":
+        reason = f"{report.node} is machine {known.machine_id}, which has not been lost; an operator has to say otherwise"
+        return [NodeRefused(node=report.node, machine_id=report.machine_id, reason=reason)]
+    joined = NodeJoined(
+        node=report.node,
+        number=len(pool.nodes) if number is None else number,
+        incarnation=report.incarnation,
+        machine_id=report.machine_id,
+        boot_id=report.boot_id,
+        report=report.number,
+        cpu_milli=report.cpu_milli,
+        memory_bytes=report.memory_bytes,
+        max_tasks=report.max_tasks,
+        labels=report.labels,
+        devices=report.devices,
+    )
+    if known is None:
+        return [joined]
+    return [joined, *_reconciled(pool, known, report)]
+
+
+def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
+    """What the inventory says beyond the log: tasks that started, ended or are not there any more."""
+    held = {(entry.job, entry.attempt, entry.task): entry for entry in report.tasks}
+    rebooted = node.boot_id != report.boot_id or node.machine_id != report.machine_id
+    facts: list[Fact] = []
+    for job in pool.active_jobs():
+        for task in job.tasks:
+            if task.node != node.number or task.state in ("reserved", "released"):
+                continue
+            entry = held.get((job.id, job.attempt, task.index))
+            if entry is not None:
+                facts += _caught_up(job, task, node, entry)
+            elif task.state != "starting" or rebooted:
+                facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))
+    return facts
+
+
+def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
+    at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
+    facts: list[Fact] = []
+    if task.state == "starting":
+        facts.append(TaskStarted(**at))
+    stages = [name for name in ("noticed", "term_sent", "kill_sent") if getattr(entry, name) and not getattr(task, name)]
+    facts.extend(EvictionStaged.model_validate({**at, "stage": stage}) for stage in stages)
+    if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
+        facts.append(TaskExited(**at, exit_code=entry.exit_code))
+    if entry.state == "released":
+        facts.append(TaskReleased(**at))
+    return facts
+
+
+def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
+    """Tasks that the agent runs and the log does not hold it to: attempts that have ended in the log."""
+    found = []
+    for entry in report.tasks:
+        job = pool.jobs.get(entry.job)
+        current = job is not None and job.attempt == entry.attempt and entry.task < len(job.tasks)
+        if entry.state != "released" and not current:
+            found.append(entry)
+    return found

@@ -1,0 +1,147 @@
+"""`bailiff.requests`: what people and programs want."""
+
+import hashlib
+from dataclasses import dataclass
+
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    ApplyPolicy,
+    CancelJob,
+    ReplaceNode,
+    RequestBody,
+    ReturnNode,
+    SubmitJob,
+)
+from bailiff_core.canonical import canonical_json
+from bailiff_core.fold.log import request_key
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.pool import ENDED, Pool
+from bailiff_core.placement.ever import could_ever_fit
+from bailiff_core.records.facts import (
+    JobCancelled,
+    JobSubmitted,
+    LogTruncated,
+    NodeReplaced,
+    NodeReturned,
+    PolicyApplied,
+    RequestId,
+)
+from bailiff_core.records.payload import Fact
+
+from .rejected import Rejected
+
+OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request and who sent it when. `time` is its own, µs; `digest` is over its content."""
+
+    source: str
+    id: str
+    digest: str
+    time: int | None
+    actor: str
+    auth: str
+    body: RequestBody
+
+
+def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fact] | Rejected:
+    """The fact of the request, nothing for a repeat, or why it is refused. `spec_digest` belongs to a submitted job."""
+    seen = pool.requests.get(request_key(asked.source, asked.id))
+    if seen is not None:
+        if seen.digest == asked.digest:
+            return []
+        return Rejected(
+            "id-reused",
+            f"the id {asked.id!r} of {asked.source!r} was used at #{seen.seq} for other content: choose a new id",
+        )
+    kept = pool.rules.retention.request_ids
+    if asked.time is not None and asked.time < pool.now - kept:
+        return Rejected("expired", f"the request is older than the {kept // 86_400_000_000} days for which ids are remembered")
+    identity = pool.rules.identity
+    if asked.auth not in identity.accept:
+        return Rejected("not-signed", f"this pool accepts requests with auth {', '.join(identity.accept)}, this one has none")
+    if isinstance(asked.body, OPERATORS_ONLY) and identity.operators and asked.actor not in identity.operators:
+        return Rejected("not-permitted", "only an operator named in the policy may ask for this")
+    request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
+    match asked.body:
+        case SubmitJob() as submit:
+            return _submitted(pool, request, submit.demand, spec_digest)
+        case CancelJob() as cancel:
+            return _cancelled(pool, request, cancel)
+        case ApplyPolicy() as apply:
+            return _policy(pool, request, apply)
+        case ReplaceNode() as replace:
+            if replace.node not in pool.node_numbers:
+                return _no_such_node(pool, replace.node)
+            return [NodeReplaced(request=request, node=replace.node, machine_id=replace.machine_id)]
+        case ReturnNode() as back:
+            if back.node is not None and back.node not in pool.node_numbers:
+                return _no_such_node(pool, back.node)
+            return [NodeReturned(request=request, node=back.node)]
+        case AcceptTruncation() as accept:
+            return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
+    return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
+
+
+def _submitted(pool: Pool, request: RequestId, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
+    job = demand.job
+    if job in pool.jobs:
+        return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
+    if pool.rules.find_class(demand.priority_class) is None:
+        known = ", ".join(entry.name for entry in pool.rules.priority_classes)
+        return Rejected("unknown-class", f"there is no priority class {demand.priority_class!r}; the policy has {known}", job)
+    missing = unsupported(demand)
+    if missing is not None:
+        return Rejected("not-supported", missing, job)
+    if pool.nodes:
+        obstacle = could_ever_fit(pool, demand)
+        if obstacle is not None:
+            return Rejected("never-fits", obstacle, job)
+    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
+
+
+def unsupported(demand: JobDemand) -> str | None:
+    """What the demand asks for that this release's engine does not know, so that it is refused and not ignored."""
+    for at, group in enumerate(demand.tasks):
+        if group.gpu_share_milli is not None or group.gpu_share_bytes is not None or group.gpu_devices is not None:
+            return f"tasks.{at}: parts of a GPU are not supported yet: ask for whole ones with gpu_milli"
+        if group.gpu_milli % 1000:
+            return f"tasks.{at}.gpu_milli is {group.gpu_milli}: only whole GPUs (multiples of 1000) are supported yet"
+        if group.sub_group is not None:
+            return f"tasks.{at}.sub_group: sub-groups are not supported yet"
+    size = sum(group.count for group in demand.tasks)
+    if demand.min_tasks is not None and demand.min_tasks != size:
+        return f"min_tasks is {demand.min_tasks} of {size}: elastic gangs are not supported yet, leave min_tasks out"
+    for name in ("project", "sub_groups", "topology", "run_time_limit", "preemption_delay"):
+        if getattr(demand, name):
+            return f"{name} is not supported yet: leave it out"
+    if demand.pack == "spread":
+        return "pack: spread is not supported yet, leave it out or say binpack"
+    return None
+
+
+def _cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] | Rejected:
+    job = pool.jobs.get(cancel.job)
+    if job is None:
+        return Rejected("no-such-job", f"there is no job {cancel.job!r}", cancel.job)
+    if job.phase in ENDED:
+        return Rejected("already-ended", f"job {cancel.job!r} has {job.phase} already", cancel.job)
+    return [JobCancelled(request=request, job=cancel.job, reason=cancel.reason)]
+
+
+def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
+    for job in pool.jobs.values():
+        if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
+            return Rejected("class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks")
+    return [PolicyApplied(policy=apply.policy, request=request)]
+
+
+def _no_such_node(pool: Pool, node: str) -> Rejected:
+    return Rejected("no-such-node", f"there is no node {node!r}; the pool has {', '.join(sorted(pool.node_numbers)) or 'none'}")
+
+
+def digest_of_spec(salt: bytes, spec: dict[str, object]) -> str:
+    """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
+    return hashlib.sha256(salt + canonical_json(spec)).hexdigest()

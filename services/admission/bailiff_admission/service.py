@@ -1,0 +1,103 @@
+"""Wiring of admission: settings, views, the group that deals out domains, and one writer per owned domain."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Mapping
+
+import yaml
+from pydantic import ValidationError
+
+from bailiff_bus import topics
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.domains import Domains
+from bailiff_bus.log import Entry
+from bailiff_bus.logs import logger
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus
+from bailiff_bus.runtime import ExitCode, MustStop
+from bailiff_bus.settings import PoolDeclaration, SettingsError, read_pools
+from bailiff_bus.view import DomainView
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.records.facts import InputRejected
+
+from .settings import AdmissionSettings
+from .suspects import Suspects, TurnFailed
+from .writer import Writer
+
+GROUP = "bailiff-admission"
+LETTERS_SENT_AGAIN = 50
+
+
+class AdmissionService:
+    """Admission on all declared domains that the group gives to this replica."""
+
+    name = "admission"
+
+    def __init__(self, settings: AdmissionSettings, metrics: Metrics, bus: Bus, ambient: Ambient) -> None:
+        self._settings, self._metrics, self._bus, self._ambient = settings, metrics, bus, ambient
+        self._pools = read_pools(settings.pools)
+        self._policy = first_policy(settings)
+        self._suspects: dict[str, Suspects] = {}
+        self._rejected: dict[str, deque[Entry]] = {}
+        self._domains = Domains(bus, GROUP, settings.instance, self._pools, self._open_view, self._write)
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready when every domain's log has been read to its end."""
+        return self._domains.readiness()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until asked to stop."""
+        await check_topics(self._bus)
+        await self._domains.run(stop)
+
+    async def _open_view(self, pool: PoolDeclaration) -> DomainView:
+        rejected = self._rejected[pool.name] = deque(maxlen=LETTERS_SENT_AGAIN)
+
+        def observe(entry: Entry) -> None:
+            if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1:
+                rejected.append(entry)
+
+        snapshots = self._settings.state_dir / "admission"
+        return DomainView(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots, observe=observe)
+
+    async def _write(self, view: DomainView) -> None:
+        writer = Writer(
+            view,
+            self._ambient,
+            self._metrics,
+            first_policy=self._policy,
+            suspects=self._suspects.setdefault(view.domain, Suspects()),
+            declared=frozenset(pool.name for pool in self._pools),
+            strays=view.domain == self._pools[0].name,
+            digest_every=self._settings.digest_every,
+            largest_turn=self._settings.largest_turn,
+            rejected_lately=tuple(self._rejected[view.domain]),
+        )
+        try:
+            await writer.run()
+        except TurnFailed as failure:
+            logger(domain=view.domain).error("a turn failed, beginning anew", why=str(failure))
+
+
+async def check_topics(bus: Bus) -> None:
+    """Refuse to run where the audit topic's settings could lose, cut or reorder the log. Raises `MustStop`."""
+    try:
+        found = await bus.topic_settings(topics.AUDIT.name)
+        faults = topics.check_audit_settings(found, int(found["brokers"]))
+    except KeyError:
+        raise MustStop(
+            ExitCode.KAFKA_SETTINGS, f"there is no topic {topics.AUDIT.name}: run `bailiff topics create` first"
+        ) from None
+    if faults:
+        raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
+
+
+def first_policy(settings: AdmissionSettings) -> Policy:
+    """The policy that a new domain begins with. Raises `SettingsError` where its file does not hold one."""
+    if settings.policy is None:
+        return DEFAULT_POLICY
+    try:
+        return Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
+    except (OSError, yaml.YAMLError, ValidationError, TypeError) as error:
+        raise SettingsError([f"{settings.policy}: not a policy: {error}"]) from None

@@ -1,0 +1,65 @@
+"""One domain's evictions: whatever is owed is sent, and sent again until the log shows its effect."""
+
+from typing import NoReturn
+
+from bailiff_bus import topics
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.envelope import wrap
+from bailiff_bus.logs import logger
+from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Producer
+from bailiff_bus.view import DomainView
+
+from .owed import commands_owed, progress_owed
+
+AGAIN_AFTER = 2_000_000
+LONGEST_WAIT = 0.5
+
+
+class Executor:
+    """Remembers only what it sent when, so that it does not repeat itself at every record."""
+
+    def __init__(self, view: DomainView, ambient: Ambient, metrics: Metrics) -> None:
+        self._view, self._ambient, self._metrics = view, ambient, metrics
+        self._sent: dict[str, int] = {}
+        self._log = logger(domain=view.domain)
+
+    async def run(self) -> NoReturn:
+        """Follow the log and pay what is owed."""
+        producer = await self._view.bus.producer()
+        try:
+            while True:
+                await self._view.advance(LONGEST_WAIT)
+                if not self._view.pool.turn_open:
+                    await self._pay(producer)
+        finally:
+            await producer.close(1.0)
+
+    async def _pay(self, producer: Producer) -> None:
+        pool, domain = self._view.pool, self._view.domain
+        owed: list[BegunEviction | GivenUpPlan | Evict | Spare] = [*progress_owed(pool), *commands_owed(pool)]
+        boot, still = self._ambient.boot(), {}
+        for body in owed:
+            key = body.model_dump_json()
+            last = self._sent.get(key)
+            if last is not None and boot - last < AGAIN_AFTER:
+                still[key] = last
+                continue
+            still[key] = boot
+            if isinstance(body, Evict | Spare):
+                topic, message_key = topics.NODE_COMMANDS.name, body.node
+                self._metrics.commands_sent.labels(domain, type(body).__name__).inc()
+            else:
+                topic, message_key = topics.EVICTION_PROGRESS.name, domain
+            headers, value = wrap(
+                body,
+                source=f"/bailiff/{domain}/eviction-executor",
+                id=self._ambient.fresh().hex(),
+                domain=domain,
+                time_us=self._ambient.wall(),
+            )
+            self._log.info("sent", type=type(body).__name__, again=last is not None, seq=pool.seq)
+            await (await producer.send(topic, value, key=message_key.encode(), headers=headers))
+        self._sent = still
+        self._metrics.open_evictions.labels(domain).set(len(pool.leaving))

@@ -1,0 +1,86 @@
+"""What the state owes in evictions: pure functions from the pool to messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
+from bailiff_bus.messages.commands import Order
+from bailiff_core.model.pool import Eviction, Job, Plan, Pool, Task
+from bailiff_core.placement.last_look import fits_without_evictions
+
+
+def progress_owed(pool: Pool) -> Iterator[BegunEviction | GivenUpPlan]:
+    """For each eviction that nobody was told of yet: begin it, unless a last look shows that its plan is not needed."""
+    needless: dict[int, str | None] = {}
+    for job, eviction in _evictions(pool):
+        if eviction.begun_seq is not None or eviction.spare_seq is not None:
+            continue
+        plan = pool.plans.get(eviction.plan) if eviction.plan is not None else None
+        if eviction.cause == "preemption" and plan is None:
+            continue  # its plan is gone: admission is about to take it back
+        if plan is not None:
+            if plan.seq not in needless:
+                needless[plan.seq] = why_not_needed(pool, plan)
+                reason = needless[plan.seq]
+                if reason is not None:
+                    yield GivenUpPlan(plan=plan.seq, reason=reason)
+            if needless[plan.seq] is not None:
+                continue
+        yield BegunEviction(job=job.id, attempt=job.attempt, decided=eviction.decided_seq)
+
+
+def why_not_needed(pool: Pool, plan: Plan) -> str | None:
+    """The last look at a plan of which nobody has been told: is there room by now?"""
+    for name in plan.victims:
+        eviction = pool.jobs[name].eviction if name in pool.jobs else None
+        if eviction is not None and eviction.plan == plan.seq and eviction.begun_seq is not None:
+            return None
+    if fits_without_evictions(pool, pool.jobs[plan.job]):
+        return f"there is room for {plan.job} without evicting anybody"
+    return None
+
+
+def commands_owed(pool: Pool) -> Iterator[Evict | Spare]:
+    """Word to each node that has not shown a reaction: leave, for what has begun; stay, for what was taken back."""
+    for job, eviction in _evictions(pool):
+        if eviction.spare_seq is not None:
+            waiting = [task for task in job.tasks if not task.spared and task.state not in ("exited", "released")]
+            for node, tasks in _by_node(waiting):
+                yield Spare(**_common(pool, job, node, eviction.spare_seq), tasks=tasks)
+        elif eviction.begun_seq is not None:
+            deaf = [task for task in job.tasks if task.state in ("starting", "running") and not _told(task)]
+            for node, tasks in _by_node(deaf):
+                yield Evict(
+                    **_common(pool, job, node, eviction.begun_seq),
+                    tasks=tasks,
+                    grace=eviction.grace,
+                    cause=eviction.cause,
+                    for_job=eviction.for_job,
+                )
+
+
+def _told(task: Task) -> bool:
+    return task.noticed or task.term_sent or task.kill_sent
+
+
+def _evictions(pool: Pool) -> list[tuple[Job, Eviction]]:
+    jobs = [pool.jobs[name] for name in pool.leaving]
+    return [(job, job.eviction) for job in jobs if job.eviction is not None]
+
+
+def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:
+    numbers = dict.fromkeys(task.node for task in tasks)
+    return [(number, tuple(task.index for task in tasks if task.node == number)) for number in numbers]
+
+
+def _common(pool: Pool, job: Job, number: int, seq: int) -> dict[str, Any]:
+    node = pool.nodes[number]
+    return {
+        "node": node.name,
+        "incarnation": node.incarnation,
+        "sender": "executor",
+        "sender_epoch": pool.epoch,
+        "order": Order(epoch=pool.epoch_of(seq), seq=seq),
+        "job": job.id,
+        "attempt": job.attempt,
+    }

@@ -1,0 +1,64 @@
+"""One file of JSON entries, one a line, each with its checksum: cheap to add to, and damage shows."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from bailiff_node_agent.disk.storage import DamagedFile, Storage
+
+Entry = dict[str, Any]
+
+
+class NotWritable(Exception):
+    pass
+
+
+class Journal:
+    """The caller folds `entries` when it opens, and rewrites the file with fewer when it has grown too long."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._storage = storage
+        self._name = name
+        content = storage.read(name) or b""
+        # What follows the last line end was being written when the machine went down; nobody was told that it stood.
+        *lines, torn = content.split(b"\n")
+        self.entries: Sequence[Entry] = [self._parsed(line, number) for number, line in enumerate(lines, start=1)]
+        self._length = len(lines)
+        self._broken = False
+        if torn:
+            self.rewrite(self.entries)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, entry: Entry) -> None:
+        if self._broken:
+            raise NotWritable(f"an earlier write to {self._name} failed; restart the agent, so that it reads what stands")
+        try:
+            self._storage.append(self._name, _line(entry))
+        except OSError:
+            # How much of it was written is unknown, and a next line would be glued to it.
+            self._broken = True
+            raise
+        self._length += 1
+
+    def rewrite(self, entries: Sequence[Entry]) -> None:
+        self._storage.replace(self._name, b"".join(map(_line, entries)))
+        self._length = len(entries)
+
+    def _parsed(self, line: bytes, number: int) -> Entry:
+        checksum, _, text = line.partition(b" ")
+        if checksum != _checksum(text):
+            raise DamagedFile(self._name, f"line {number} does not have its checksum")
+        entry: Entry = json.loads(text)
+        return entry
+
+
+def _checksum(text: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(text)
+
+
+def _line(entry: Entry) -> bytes:
+    text = json.dumps(entry, separators=(",", ":")).encode()
+    return _checksum(text) + b" " + text + b"\n"

@@ -1,0 +1,34 @@
+"""Running tasks on this machine: start, adopt, notify, stop, and tell truly how they ended.
+
+A task outlives the agent, never starts twice, and has ended only when its whole process tree is gone. Who may run, in
+which order and how long a grace lasts is decided elsewhere: no Kafka, no message types, no policy and no deadlines may
+enter, and no device but as a name that is passed on. The supervisor is alone in its file, with the standard library
+and nothing else.
+"""
+
+from bailiff_node_agent.runtime.contract import (
+    DeviceHolds,
+    Exit,
+    Launch,
+    Running,
+    Runtime,
+    TaskKey,
+    TaskStillRuns,
+    UnknownTask,
+)
+from bailiff_node_agent.runtime.process import ProcessRuntime
+from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
+
+__all__ = [
+    "DeviceHolds",
+    "Exit",
+    "Launch",
+    "ProcessRuntime",
+    "Running",
+    "Runtime",
+    "SimulatedMachine",
+    "SimulatedRuntime",
+    "TaskKey",
+    "TaskStillRuns",
+    "UnknownTask",
+]

@@ -1,0 +1,131 @@
+"""What every runtime promises; tests/contract/test_runtime_contract.py holds each of them to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+
+class UnknownTask(Exception):
+    """No task of this key is known here: it was never started, or it has been forgotten."""
+
+
+class TaskStillRuns(Exception):
+    """Only an ended task can be forgotten."""
+
+
+@dataclass(frozen=True, order=True)
+class TaskKey:
+    """One attempt of one task. `str(key)` is safe as a file name, and no two keys share it."""
+
+    job: str
+    attempt: int
+    task: str
+
+    def __post_init__(self) -> None:
+        if not self.job or not self.task or self.attempt < 0:
+            raise ValueError(f"a task key needs a job, an attempt from 0 and a task, not {self!r}")
+        if len(str(self)) > 200:
+            raise ValueError(f"the names of job and task are too long for a folder name: {self!r}")
+
+    def __str__(self) -> str:
+        # Without dashes in the task, the last two dashes separate: "a-1" + 2 + "x" is not "a" + 1 + "2-x".
+        return f"{quote(self.job, safe='')}-{self.attempt}-{quote(self.task, safe='').replace('-', '%2D')}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
+
+    The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named.
+    """
+
+    key: TaskKey
+    command: list[str] | str
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    working_dir: str | None = None
+    device_ids: tuple[str, ...] = ()
+    log_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class Running:
+    key: TaskKey
+    pid: int
+    started_boottime_us: int
+    device_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a task ended. By then its whole process tree is gone.
+
+    `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
+    the main process left behind and that were ended after it. `error` says why it could not be started, in words
+    that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
+    """
+
+    key: TaskKey
+    code: int
+    at_boottime_us: int
+    device_ids: tuple[str, ...] = ()
+    leftovers: int = 0
+    error: str | None = None
+    supervisor_lost: bool = False
+
+
+class DeviceHolds(Protocol):
+    """Who is told which process uses which device. Real devices know it by themselves; simulated ones do not."""
+
+    def hold(self, device_id: str, pid: int) -> None: ...
+
+    def let_go(self, device_id: str, pid: int) -> None: ...
+
+
+class Runtime(Protocol):
+    async def adopt(self) -> list[Running | Exit]:
+        """What earlier agents started here and nobody has forgotten. To be called once, before anything else.
+
+        An `Exit` listed here is not given out by `wait_exit` again.
+        """
+        ...
+
+    async def start(self, launch: Launch) -> Running | Exit:
+        """Start it, or, where this key has been started before, say what became of that one.
+
+        A first start says `Running`, also of a task that has ended by now, and `wait_exit` gives its end. It says
+        `Exit` only where the task was lost before it began; `wait_exit` does not repeat an `Exit` said here.
+        """
+        ...
+
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+        """Put the notice where the job looks for it. A later notice replaces an earlier one."""
+        ...
+
+    async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
+        """Ask the task to end. What outlives its main process is left in peace until `grace_s` is over."""
+        ...
+
+    async def kill(self, key: TaskKey) -> None:
+        """End every process of the task. `wait_exit` tells when they are gone."""
+        ...
+
+    async def wait_exit(self) -> Exit:
+        """The next task that has ended; each is given out once. Raises where an end cannot be read."""
+        ...
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        """All living processes of the task, in rising order; none for a task that has ended or is not known."""
+        ...
+
+    async def forget(self, key: TaskKey) -> None:
+        """Remove what is kept about an ended task whose `Exit` has been given out, its log there included.
+
+        From then on the key could be started again: the fences on disk are what forbids that.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Stop watching. The tasks go on."""
+        ...

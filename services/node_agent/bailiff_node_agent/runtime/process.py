@@ -1,0 +1,346 @@
+"""Tasks as processes of this machine, each under a supervisor that outlives the agent."""
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bailiff_node_agent.disk.storage import DamagedFile, sync_folder, write_durably
+from bailiff_node_agent.runtime import supervisor
+from bailiff_node_agent.runtime.contract import (
+    DeviceHolds,
+    Exit,
+    Launch,
+    Running,
+    TaskKey,
+    TaskStillRuns,
+    UnknownTask,
+)
+
+POLL_S = 0.02
+
+
+class ProcessRuntime:
+    """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
+
+    def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None) -> None:
+        self._tasks = state_dir.absolute() / "tasks"
+        self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
+        self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unfinished.mkdir(mode=0o700, exist_ok=True)
+        self._devices = devices
+        self._watched: dict[TaskKey, int | None] = {}
+        """The handle that tells of the supervisor's end; None once it has."""
+        self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
+        self._concluding: set[asyncio.Task[Exit]] = set()
+
+    async def adopt(self) -> list[Running | Exit]:
+        for folder in self._unfinished.iterdir():
+            shutil.rmtree(folder)
+        found = []
+        for folder in sorted(self._tasks.iterdir()):
+            state = await self._state(_read_task(folder).key)
+            if isinstance(state, Running):
+                self._watch(state)
+            found.append(state)
+        return found
+
+    async def start(self, launch: Launch) -> Running | Exit:
+        is_new = await asyncio.to_thread(self._start_once, launch)
+        running = self._running(launch.key) if is_new else None
+        state = running or await self._state(launch.key)
+        if isinstance(state, Running):
+            self._watch(state)
+        return state
+
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+        self._known(key)
+        await asyncio.to_thread(write_durably, self._control(key) / "notice.json", json.dumps(payload).encode())
+
+    async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
+        running = _read_json(self._known(key) / "running.json")
+        if running is None:
+            return
+        until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
+        await asyncio.to_thread(write_durably, self._control(key) / "terminating.json", json.dumps(until).encode())
+        for process in self._tree(key):
+            if process.session == running["pid"]:
+                supervisor.send(process, signal.SIGTERM)
+
+    async def kill(self, key: TaskKey) -> None:
+        self._known(key)
+        # What is killed no longer forks, so each round leaves only what was born during the scan before it.
+        while tree := self._tree(key):
+            for process in tree:
+                supervisor.send(process, signal.SIGKILL)
+            await asyncio.sleep(POLL_S)
+
+    async def wait_exit(self) -> Exit:
+        return (await self._ended.get()).result()
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        return tuple(process.pid for process in self._tree(key))
+
+    async def forget(self, key: TaskKey) -> None:
+        control = self._known(key)
+        if not (control / "exit.json").exists():
+            raise TaskStillRuns(f"{key} has not ended")
+        self._unwatch(key)
+        await asyncio.to_thread(self._remove, control)
+
+    async def close(self) -> None:
+        for key in [*self._watched]:
+            self._unwatch(key)
+        for task in self._concluding:
+            task.cancel()
+        await asyncio.gather(*self._concluding, return_exceptions=True)
+
+    def control_dir(self, key: TaskKey) -> Path:
+        """Where the notice is, and the log unless the launch named another folder for it."""
+        return self._control(key)
+
+    def log_path(self, key: TaskKey) -> Path:
+        return _read_task(self._known(key)).log
+
+    # --- one task's folder
+
+    def _control(self, key: TaskKey) -> Path:
+        return self._tasks / str(key)
+
+    def _known(self, key: TaskKey) -> Path:
+        control = self._control(key)
+        if not control.exists():
+            raise UnknownTask(f"there is no task {key} here")
+        return control
+
+    def _start_once(self, launch: Launch) -> bool:
+        """Whether it was this call that started it."""
+        control = self._control(launch.key)
+        log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
+        orders = _orders(launch, control, log)
+        new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
+        new.mkdir(mode=0o700)
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log)}
+        write_durably(new / "task.json", json.dumps(task).encode())
+        lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            # Taken before the folder has its name, and handed to the supervisor: from the first moment that others
+            # can see the folder, a free lock means that nobody looks after the task.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                new.rename(control)
+            except OSError:
+                shutil.rmtree(new)
+                if control.exists():
+                    return False
+                raise
+            sync_folder(self._tasks)
+            self._spawn(orders, control, lock)
+            return True
+        finally:
+            os.close(lock)
+
+    def _spawn(self, orders: bytes, control: Path, lock: int) -> None:
+        with (control / "supervisor.log").open("ab") as complaints:
+            subprocess.run(
+                [sys.executable, "-I", "-S", supervisor.__file__, str(control), str(lock)],
+                input=orders,
+                stdout=complaints,
+                stderr=complaints,
+                env={},
+                cwd="/",
+                pass_fds=(lock,),
+                start_new_session=True,
+                check=False,  # without a supervisor the lock is free, and the task is found lost
+            )
+
+    def _remove(self, control: Path) -> None:
+        old = self._unfinished / f"{control.name}-{secrets.token_hex(4)}"
+        control.rename(old)
+        sync_folder(self._tasks)
+        shutil.rmtree(old)
+
+    # --- what has become of a task
+
+    def _running(self, key: TaskKey) -> Running | None:
+        """How it was started; None as long as it has not been."""
+        running = _read_json(self._control(key) / "running.json")
+        if running is None:
+            return None
+        device_ids = _read_task(self._control(key)).device_ids
+        return Running(key, running["pid"], running["started_boottime_us"], device_ids)
+
+    async def _state(self, key: TaskKey) -> Running | Exit:
+        control, task = self._control(key), _read_task(self._control(key))
+        while True:
+            # The lock is looked at first: what a supervisor has written, it wrote before letting go.
+            supervised = _is_supervised(control)
+            if end := _read_json(control / "exit.json"):
+                return _exit_of(task, end)
+            if not supervised:
+                return await self._conclude_lost(task, control)
+            if running := self._running(key):
+                return running
+            await asyncio.sleep(POLL_S)
+
+    def _watch(self, running: Running) -> None:
+        if running.key in self._watched:
+            return
+        control = self._control(running.key)
+        pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            handle = None
+        if handle is not None and not _is_supervised(control):
+            os.close(handle)  # it may be of another process that has got the pid
+            handle = None
+        self._watched[running.key] = handle
+        if handle is None:
+            self._supervisor_ended(running)
+        else:
+            asyncio.get_running_loop().add_reader(handle, self._supervisor_ended, running)
+        if self._devices:
+            for device_id in running.device_ids:
+                self._devices.hold(device_id, running.pid)
+
+    def _unwatch(self, key: TaskKey) -> None:
+        handle = self._watched.pop(key, None)
+        if handle is not None:
+            asyncio.get_running_loop().remove_reader(handle)
+            os.close(handle)
+
+    def _supervisor_ended(self, running: Running) -> None:
+        self._unwatch(running.key)
+        self._watched[running.key] = None
+        task = asyncio.create_task(self._conclude(running))
+        self._concluding.add(task)
+        task.add_done_callback(self._concluding.discard)
+        task.add_done_callback(self._ended.put_nowait)
+
+    async def _conclude(self, running: Running) -> Exit:
+        # A supervisor killed while it was starting may leave its lock to a fork for a moment.
+        while isinstance(state := await self._state(running.key), Running):  # noqa: ASYNC110 - nobody announces that
+            await asyncio.sleep(POLL_S)
+        if self._devices:
+            for device_id in running.device_ids:
+                self._devices.let_go(device_id, running.pid)
+        return state
+
+    async def _conclude_lost(self, task: "_Task", control: Path) -> Exit:
+        """Nobody will write this exit any more: end what is left, and write it in the supervisor's place."""
+        await self.kill(task.key)
+        end = {
+            "code": -signal.SIGKILL,
+            "at_boottime_us": supervisor.boottime_us(),
+            "boot_id": supervisor.boot_id(),
+            "leftovers": 0,
+            "error": None,
+            "supervisor_lost": True,
+        }
+        await asyncio.to_thread(write_durably, control / "exit.json", json.dumps(end).encode())
+        return _exit_of(task, end)
+
+    # --- its processes
+
+    def _tree(self, key: TaskKey) -> list[supervisor.Process]:
+        control = self._control(key)
+        if not control.exists() or (control / "exit.json").exists():
+            return []
+        processes = supervisor.scan()
+        running = _read_json(control / "running.json")
+        if running and _is_supervised(control):
+            return supervisor.descendants({running["supervisor_pid"]}, processes)
+        marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
+        roots = [process for process in processes if marks <= _environment(process.pid)]
+        if running and running["boot_id"] == supervisor.boot_id():
+            main = (running["pid"], running["started"])
+            if any(process[:2] == main for process in processes):
+                roots += [process for process in processes if process.session == running["pid"]]
+        children = supervisor.descendants({process.pid for process in roots}, processes)
+        return sorted({*roots, *children})
+
+
+class _Task:
+    """What `task.json` says."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.key = TaskKey(content["job"], content["attempt"], content["task"])
+        self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
+        self.log = Path(content["log"])
+
+
+def _orders(launch: Launch, control: Path, log: Path) -> bytes:
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    orders = {
+        "command": launch.command,
+        "env": {**inherited, **launch.env, **_marks(launch.key, control)},
+        "working_dir": launch.working_dir or inherited.get("HOME", "/"),
+        "log": str(log),
+    }
+    return json.dumps(orders).encode()
+
+
+def _marks(key: TaskKey, control: Path) -> dict[str, str]:
+    """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
+    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(control)}
+
+
+def _environment(pid: int) -> set[bytes]:
+    try:
+        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:  # gone, or somebody else's
+        return set()
+
+
+def _is_supervised(control: Path) -> bool:
+    lock = os.open(control / "lock", os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(lock)
+
+
+def _read_task(control: Path) -> _Task:
+    content = _read_json(control / "task.json")
+    if content is None:
+        raise DamagedFile(str(control / "task.json"), "it is missing")
+    return _Task(content)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise DamagedFile(str(path), "it holds no JSON object")
+    return content
+
+
+def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
+    same_boot = end["boot_id"] == supervisor.boot_id()
+    return Exit(
+        task.key,
+        end["code"],
+        end["at_boottime_us"] if same_boot else supervisor.boottime_us(),
+        task.device_ids,
+        end["leftovers"],
+        end["error"],
+        end["supervisor_lost"],
+    )

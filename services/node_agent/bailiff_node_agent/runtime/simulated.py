@@ -1,0 +1,199 @@
+"""Tasks that are only times: thousands in one process, on the event loop's clock, which may be a virtual one.
+
+A launch says in its environment how the task behaves: `BAILIFF_SIM_RUN_FOR` (seconds until it ends with 0; without
+it, it runs until stopped), and `BAILIFF_SIM_ON_TERM` and `BAILIFF_SIM_ON_NOTICE`: `exit` (at once; by the signal
+itself on TERM, with 85 on a notice), `ignore`, or `exit:CODE:AFTER_S`. Left out, TERM is obeyed and a notice ignored.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from signal import SIGKILL, SIGTERM
+from typing import Any
+
+from bailiff_node_agent.runtime.contract import (
+    DeviceHolds,
+    Exit,
+    Launch,
+    Running,
+    TaskKey,
+    TaskStillRuns,
+    UnknownTask,
+)
+
+YIELDED = 85
+ABOVE_ALL_PIDS = 1 << 22
+"""Linux gives out none from here on, so a simulated pid is never taken for a real one."""
+
+
+@dataclass(frozen=True)
+class _Reaction:
+    code: int
+    after_s: float
+
+
+@dataclass
+class _Task:
+    running: Running
+    on_term: _Reaction | None
+    on_notice: _Reaction | None
+    notice: Mapping[str, Any] | None = None
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    exit: Exit | None = None
+
+
+class SimulatedMachine:
+    """What outlives the agent: keep the machine, and the next runtime on it adopts what runs there."""
+
+    def __init__(self, *, devices: DeviceHolds | None = None) -> None:
+        self._devices = devices
+        self._tasks: dict[TaskKey, _Task] = {}
+        self._last_pid = ABOVE_ALL_PIDS
+        self._living: set[int] = set()
+        self._tell: Callable[[Exit], None] | None = None
+        self.boots = 1
+
+    def attach_devices(self, devices: DeviceHolds) -> None:
+        """For an inventory that in turn needs this machine's `identify`."""
+        self._devices = devices
+
+    def identify(self, pid: int) -> int | None:
+        """Which process a pid is, for a simulated inventory; None when it is gone. No pid is used twice."""
+        return pid if pid in self._living else None
+
+    def crash(self) -> None:
+        """The host goes down, the agent with it. The next agent finds that every task was lost."""
+        self.boots += 1
+        self._tell = None
+        for task in self._tasks.values():
+            if task.exit is None:
+                self._end(task, -SIGKILL, supervisor_lost=True)
+
+    def notice_of(self, key: TaskKey) -> Mapping[str, Any] | None:
+        """What the job finds in its notice file."""
+        return self._known(key).notice
+
+    def _listen(self, tell: Callable[[Exit], None] | None) -> None:
+        self._tell = tell
+
+    def _states(self) -> list[Running | Exit]:
+        return [self._state(key) for key in sorted(self._tasks)]
+
+    def _state(self, key: TaskKey) -> Running | Exit:
+        task = self._known(key)
+        return task.exit or task.running
+
+    def _start(self, launch: Launch) -> Running | Exit:
+        if launch.key in self._tasks:
+            return self._state(launch.key)
+        on_term = _reaction(launch.env.get("BAILIFF_SIM_ON_TERM", "exit"), at_once=-SIGTERM)
+        on_notice = _reaction(launch.env.get("BAILIFF_SIM_ON_NOTICE", "ignore"), at_once=YIELDED)
+        run_for = launch.env.get("BAILIFF_SIM_RUN_FOR")
+        ends_by_itself = None if run_for is None else _Reaction(0, float(run_for))
+        self._last_pid += 1
+        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), on_term, on_notice)
+        self._tasks[launch.key] = task
+        self._living.add(task.running.pid)
+        if self._devices:
+            for device_id in launch.device_ids:
+                self._devices.hold(device_id, task.running.pid)
+        self._react(task, ends_by_itself)
+        return task.running
+
+    def _notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+        task = self._known(key)
+        task.notice = dict(payload)
+        self._react(task, task.on_notice)
+
+    def _terminate(self, key: TaskKey) -> None:
+        task = self._known(key)
+        self._react(task, task.on_term)
+
+    def _kill(self, key: TaskKey) -> None:
+        task = self._known(key)
+        if task.exit is None:
+            self._end(task, -SIGKILL)
+
+    def _forget(self, key: TaskKey) -> None:
+        if self._known(key).exit is None:
+            raise TaskStillRuns(f"{key} has not ended")
+        del self._tasks[key]
+
+    def _pids(self, key: TaskKey) -> tuple[int, ...]:
+        task = self._tasks.get(key)
+        return () if task is None or task.exit else (task.running.pid,)
+
+    def _known(self, key: TaskKey) -> _Task:
+        try:
+            return self._tasks[key]
+        except KeyError:
+            raise UnknownTask(f"there is no task {key} here") from None
+
+    def _react(self, task: _Task, reaction: _Reaction | None) -> None:
+        if reaction is not None and task.exit is None:
+            loop = asyncio.get_running_loop()
+            task.timers.append(loop.call_later(reaction.after_s, self._end, task, reaction.code))
+
+    def _end(self, task: _Task, code: int, supervisor_lost: bool = False) -> None:
+        for timer in task.timers:
+            timer.cancel()
+        running = task.running
+        task.exit = Exit(running.key, code, _now_us(), running.device_ids, supervisor_lost=supervisor_lost)
+        self._living.discard(running.pid)
+        if self._devices:
+            for device_id in running.device_ids:
+                self._devices.let_go(device_id, running.pid)
+        if self._tell:
+            self._tell(task.exit)
+
+
+class SimulatedRuntime:
+    """A new one on the same machine takes the place of the one before, as a restarted agent does."""
+
+    def __init__(self, machine: SimulatedMachine) -> None:
+        self._machine = machine
+        self._ended: asyncio.Queue[Exit] = asyncio.Queue()
+        machine._listen(self._ended.put_nowait)
+
+    async def adopt(self) -> list[Running | Exit]:
+        return self._machine._states()
+
+    async def start(self, launch: Launch) -> Running | Exit:
+        return self._machine._start(launch)
+
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+        self._machine._notice(key, payload)
+
+    async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:  # noqa: ARG002 - there are no leftovers
+        self._machine._terminate(key)
+
+    async def kill(self, key: TaskKey) -> None:
+        self._machine._kill(key)
+
+    async def wait_exit(self) -> Exit:
+        return await self._ended.get()
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        return self._machine._pids(key)
+
+    async def forget(self, key: TaskKey) -> None:
+        self._machine._forget(key)
+
+    async def close(self) -> None:
+        self._machine._listen(None)
+
+
+def _reaction(says: str, at_once: int) -> _Reaction | None:
+    match says.split(":"):
+        case ["ignore"]:
+            return None
+        case ["exit"]:
+            return _Reaction(at_once, 0.0)
+        case ["exit", code, after_s]:
+            return _Reaction(int(code), float(after_s))
+        case _:
+            raise ValueError(f"a simulated task can exit, ignore or exit:CODE:AFTER_S, not {says!r}")
+
+
+def _now_us() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000_000)

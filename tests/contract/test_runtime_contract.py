@@ -1,0 +1,252 @@
+"""What the agent may rely on, whichever runtime it has: processes of this machine, or simulated tasks."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.runtime import (
+    Exit,
+    Launch,
+    ProcessRuntime,
+    Running,
+    Runtime,
+    SimulatedMachine,
+    SimulatedRuntime,
+    TaskKey,
+    TaskStillRuns,
+    UnknownTask,
+)
+
+KEY = TaskKey("train-7", 1, "0")
+GPU = "GPU-sim-n1-0"
+
+
+class Machine(Protocol):
+    """A machine on which agents come and go."""
+
+    inventory: SimulatedInventory
+
+    def agent(self) -> Runtime: ...
+
+    def finishes(self, key: TaskKey = KEY) -> Launch: ...
+
+    def runs_on(self, key: TaskKey = KEY) -> Launch: ...
+
+    def obeys_term_with(self, code: int) -> Launch: ...
+
+    def ignores_term(self) -> Launch: ...
+
+
+class RealMachine:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.inventory = SimulatedInventory("2xH100-80GB", "n1")
+
+    def agent(self) -> Runtime:
+        return ProcessRuntime(self.folder, devices=self.inventory)
+
+    def _launch(self, script: str, key: TaskKey = KEY) -> Launch:
+        return Launch(key, script, working_dir=str(self.folder), device_ids=(GPU,))
+
+    def finishes(self, key: TaskKey = KEY) -> Launch:
+        return self._launch("exit 0", key)
+
+    def runs_on(self, key: TaskKey = KEY) -> Launch:
+        return self._launch("exec sleep 300", key)
+
+    def obeys_term_with(self, code: int) -> Launch:
+        return self._launch(f"trap 'exit {code}' TERM; touch ready; while :; do sleep 0.02; done")
+
+    def ignores_term(self) -> Launch:
+        return self._launch("trap '' TERM; touch ready; sleep 300; exit 0")
+
+
+class PretendMachine:
+    def __init__(self) -> None:
+        self.machine = SimulatedMachine()
+        self.inventory = SimulatedInventory("2xH100-80GB", "n1", identify=self.machine.identify)
+        self.machine.attach_devices(self.inventory)
+
+    def agent(self) -> Runtime:
+        return SimulatedRuntime(self.machine)
+
+    def _launch(self, key: TaskKey = KEY, **behaviour: str) -> Launch:
+        env = {f"BAILIFF_SIM_{name}": value for name, value in behaviour.items()}
+        return Launch(key, "", env=env, device_ids=(GPU,))
+
+    def finishes(self, key: TaskKey = KEY) -> Launch:
+        return self._launch(key, RUN_FOR="0.01")
+
+    def runs_on(self, key: TaskKey = KEY) -> Launch:
+        return self._launch(key)
+
+    def obeys_term_with(self, code: int) -> Launch:
+        return self._launch(ON_TERM=f"exit:{code}:0.01")
+
+    def ignores_term(self) -> Launch:
+        return self._launch(ON_TERM="ignore")
+
+
+@pytest.fixture(params=["process", "simulated"])
+async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
+    machine: Machine = RealMachine(tmp_path) if request.param == "process" else PretendMachine()
+    yield machine
+    last_agent = machine.agent()
+    for state in await last_agent.adopt():
+        if isinstance(state, Running):
+            await last_agent.kill(state.key)
+            await asyncio.wait_for(last_agent.wait_exit(), 10)
+    await last_agent.close()
+
+
+async def exit_of(agent: Runtime) -> Exit:
+    return await asyncio.wait_for(agent.wait_exit(), 20)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
+            await asyncio.sleep(0.01)
+
+
+async def until_it_listens(machine: Machine) -> None:
+    """A real job needs a moment before its traps are set."""
+    if isinstance(machine, RealMachine):
+        await until((machine.folder / "ready").exists)
+
+
+async def test_a_job_runs_and_ends(machine: Machine) -> None:
+    agent = machine.agent()
+    running = await agent.start(machine.finishes())
+    assert isinstance(running, Running)
+    assert running.key == KEY
+    assert running.device_ids == (GPU,)
+
+    end = await exit_of(agent)
+    assert (end.key, end.code, end.device_ids, end.supervisor_lost) == (KEY, 0, (GPU,), False)
+    assert end.at_boottime_us >= running.started_boottime_us
+    assert agent.pids(KEY) == ()
+
+
+async def test_while_it_runs_its_processes_are_known_and_hold_the_device(machine: Machine) -> None:
+    agent = machine.agent()
+    running = await agent.start(machine.runs_on())
+    assert isinstance(running, Running)
+    assert agent.pids(KEY) == (running.pid,)
+    assert machine.inventory.usage(GPU).pids == (running.pid,)
+
+    await agent.kill(KEY)
+    await exit_of(agent)
+    assert machine.inventory.usage(GPU).pids == ()
+
+
+async def test_term_is_obeyed(machine: Machine) -> None:
+    agent = machine.agent()
+    await agent.start(machine.obeys_term_with(85))
+    await until_it_listens(machine)
+    await agent.terminate(KEY)
+    assert (await exit_of(agent)).code == 85
+
+
+async def test_a_job_without_a_handler_is_ended_by_term_itself(machine: Machine) -> None:
+    agent = machine.agent()
+    await agent.start(machine.runs_on())
+    await agent.terminate(KEY)
+    assert (await exit_of(agent)).code == -signal.SIGTERM
+
+
+async def test_term_is_ignored_and_kill_is_not(machine: Machine) -> None:
+    agent = machine.agent()
+    await agent.start(machine.ignores_term())
+    await until_it_listens(machine)
+    await agent.terminate(KEY)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.wait_exit(), 0.2)
+
+    await agent.kill(KEY)
+    assert (await exit_of(agent)).code == -signal.SIGKILL
+    assert agent.pids(KEY) == ()
+
+
+async def test_a_task_is_never_started_twice(machine: Machine) -> None:
+    agent = machine.agent()
+    first, second = await asyncio.gather(agent.start(machine.runs_on()), agent.start(machine.runs_on()))
+    assert first == second
+    assert len(agent.pids(KEY)) == 1
+
+    await agent.kill(KEY)
+    end = await exit_of(agent)
+    assert await agent.start(machine.runs_on()) == end
+    assert agent.pids(KEY) == ()
+
+
+async def test_the_next_agent_adopts_what_runs_and_hears_its_end(machine: Machine) -> None:
+    first = machine.agent()
+    running = await first.start(machine.runs_on())
+    await first.close()
+
+    second = machine.agent()
+    assert await second.adopt() == [running]
+    assert second.pids(KEY) == (running.pid,) if isinstance(running, Running) else False
+    await second.terminate(KEY)
+    assert (await exit_of(second)).code == -signal.SIGTERM
+
+
+async def test_the_next_agent_learns_what_ended_in_between_and_hears_it_once(machine: Machine) -> None:
+    first = machine.agent()
+    await first.start(machine.finishes())
+    await first.close()
+
+    second = machine.agent()
+    await until(lambda: not second.pids(KEY))
+    [end] = await second.adopt()
+    assert isinstance(end, Exit) or await exit_of(second)
+    third = machine.agent()
+    [end] = await third.adopt()
+    assert isinstance(end, Exit)
+    assert end.code == 0
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(third.wait_exit(), 0.05)
+
+
+async def test_only_an_ended_task_can_be_forgotten(machine: Machine) -> None:
+    agent = machine.agent()
+    await agent.start(machine.runs_on())
+    with pytest.raises(TaskStillRuns):
+        await agent.forget(KEY)
+    await agent.kill(KEY)
+    await exit_of(agent)
+
+    await agent.forget(KEY)
+    assert await machine.agent().adopt() == []
+    with pytest.raises(UnknownTask):
+        await agent.terminate(KEY)
+
+
+async def test_ends_are_told_apart_among_several_tasks(machine: Machine) -> None:
+    agent = machine.agent()
+    lasting, short = TaskKey("long", 0, "0"), TaskKey("short", 0, "0")
+    await agent.start(machine.runs_on(lasting))
+    await agent.start(machine.finishes(short))
+    assert (await exit_of(agent)).key == short
+    await agent.kill(lasting)
+    assert (await exit_of(agent)).key == lasting
+
+
+async def test_nobody_can_be_told_anything_about_an_unknown_task(machine: Machine) -> None:
+    agent = machine.agent()
+    assert agent.pids(KEY) == ()
+    for call in (agent.notice(KEY, {}), agent.terminate(KEY), agent.kill(KEY), agent.forget(KEY)):
+        with pytest.raises(UnknownTask):
+            await call
+
+
+def test_a_simulated_pid_can_never_be_a_real_one() -> None:
+    assert int(Path("/proc/sys/kernel/pid_max").read_text()) <= 1 << 22
+    assert os.getpid() < 1 << 22

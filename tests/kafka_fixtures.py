@@ -1,0 +1,101 @@
+"""The Kafka that tests talk to: one broker for the whole session, and brokers of their own for tests that break them.
+
+`BAILIFF_TEST_KAFKA` chooses for the shared one: `embedded` (the devstack), `container` (testcontainers, image
+apache/kafka), or unset: a container if a Docker engine answers and has the image already, otherwise embedded. Private
+brokers are always embedded: killing and pausing is done to processes.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from bailiff_devstack import EmbeddedKafka, free_port
+
+_IMAGE = "apache/kafka:4.3.0"
+
+
+@dataclass(frozen=True)
+class TestKafka:
+    """Where the shared broker is. Topics in it outlive the test: give them names of your own."""
+
+    __test__: ClassVar[bool] = False
+
+    bootstrap: str
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[TestKafka]:
+    """One broker for all tests that only use it."""
+    choice = os.environ.get("BAILIFF_TEST_KAFKA") or ("container" if _image_is_there() else "embedded")
+    brokers: dict[str, Callable[[], AbstractContextManager[str]]] = {"embedded": _embedded, "container": _container}
+    with brokers[choice]() as bootstrap:
+        yield TestKafka(bootstrap)
+
+
+@pytest.fixture
+def private_kafka(tmp_path: Path) -> Iterator[Callable[[], EmbeddedKafka]]:
+    """Makes a started broker at each call, to be killed, paused and restarted; all end with the test."""
+    with ExitStack() as brokers:
+        count = 0
+
+        def make() -> EmbeddedKafka:
+            nonlocal count
+            count += 1
+            return brokers.enter_context(EmbeddedKafka(tmp_path / f"kafka-{count}", progress=print))
+
+        yield make
+
+
+@contextmanager
+def _embedded() -> Iterator[str]:
+    with EmbeddedKafka(progress=print) as broker:
+        yield broker.bootstrap
+
+
+@contextmanager
+def _container() -> Iterator[str]:
+    # Its reaper is a second image, which would be pulled.
+    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+    from testcontainers.core.container import DockerContainer
+    from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
+    port = free_port()  # known beforehand, because Kafka itself tells clients where to reach it
+    settings = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+        "KAFKA_MESSAGE_MAX_BYTES": str(4 * 1024 * 1024),
+    }
+    container = DockerContainer(_IMAGE).with_bind_ports(9092, port).with_envs(**settings)
+    with container.waiting_for(LogMessageWaitStrategy("Kafka Server started")):
+        yield f"127.0.0.1:{port}"
+
+
+def _image_is_there() -> bool:
+    """Whether a Docker engine answers and would not have to pull."""
+    if shutil.which("docker") is None:
+        return False
+    try:
+        asked = subprocess.run(["docker", "image", "inspect", _IMAGE], capture_output=True, timeout=10, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return asked.returncode == 0

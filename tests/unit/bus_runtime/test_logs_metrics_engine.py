@@ -1,0 +1,90 @@
+"""Log lines that programs can read, metrics in one list, and a name for the code that decides."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
+from bailiff_bus.logs import configure_logs, logger
+from bailiff_bus.metrics import METRICS, Metrics, metrics_table
+
+
+def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("json", "info", service="admission", instance="one")
+    logger(domain="a100").info("turn closed", seq=7)
+    logger().debug("not shown")
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert said.pop("timestamp").endswith("Z")
+    assert said == {
+        "service": "admission", "instance": "one", "domain": "a100", "event": "turn closed", "seq": 7, "level": "info",
+    }  # fmt: skip
+
+
+def test_libraries_come_through_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("json", "info", service="admission", instance="one")
+    logging.getLogger("aiokafka.conn").info("chatter")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("aiokafka.conn").exception("%s broke", "it")
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["logger"], said["level"]) == ("it broke", "aiokafka.conn", "error")
+    assert "ValueError" in said["exception"]
+
+
+def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("console", "info", service="admission", instance="one")
+    logger().warning("Kafka is not there", tries=3)
+    said = capsys.readouterr().err
+    assert "Kafka is not there" in said
+    assert "tries=3" in said
+    assert "\x1b" not in said
+
+
+def test_every_metric_is_named_described_and_exposed() -> None:
+    text = Metrics().text().decode()
+    for metric in METRICS:
+        assert metric.name.startswith("bailiff_")
+        assert f"# HELP {metric.name}" in text
+        assert f"| `{metric.name}" in metrics_table()
+
+
+def test_two_services_in_one_process_count_apart() -> None:
+    one, other = Metrics(), Metrics()
+    one.orphans.labels("a100").inc()
+    assert b'bailiff_orphans_total{domain="a100"} 1.0' in one.text()
+    assert b"a100" not in other.text()
+
+
+def test_an_engine_is_named_by_release_digest_and_logic() -> None:
+    assert str(EngineIdentity("0.1.0", "1f3a9c" * 10 + "abcd", 1)) == "0.1.0/1f3a9c1f3a9c/1"
+    mine = engine_identity()
+    assert len(mine.digest) == 64
+    assert mine is engine_identity()
+
+
+def test_the_digest_is_of_the_sources_and_of_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_bytes(b"x = 1\n")
+    (tmp_path / "c.py").write_bytes(b"")
+    before = source_digest(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "c.pyc").write_bytes(b"junk")
+    (tmp_path / "py.typed").write_bytes(b"")
+    assert source_digest(tmp_path) == before
+    (tmp_path / "c.py").write_bytes(b"#")
+    assert source_digest(tmp_path) != before
+
+
+def test_moving_bytes_between_files_changes_the_digest(tmp_path: Path) -> None:
+    digests = set()
+    for name, (first, second) in {"x": (b"ab", b"c"), "y": (b"a", b"bc")}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.py").write_bytes(first)
+        (tmp_path / name / "b.py").write_bytes(second)
+        digests.add(source_digest(tmp_path / name))
+    assert len(digests) == 2

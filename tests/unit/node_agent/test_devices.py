@@ -1,0 +1,295 @@
+"""GPUs: what is there, who is on it, and when one may be given to the next."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bailiff_node_agent.devices import (
+    Device,
+    DeviceReading,
+    DeviceUnavailable,
+    DeviceUsage,
+    NoDriver,
+    NvmlInventory,
+    SimulatedInventory,
+    prove_release,
+)
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+# --- simulated
+
+
+def test_a_name_says_which_devices_there_are() -> None:
+    devices = SimulatedInventory("4xA100-40GB", "rack1-n7").list()
+    assert [device.id for device in devices] == [f"GPU-sim-rack1-n7-{index}" for index in range(4)]
+    assert devices[2] == Device(
+        index=2,
+        id="GPU-sim-rack1-n7-2",
+        kind="gpu",
+        model="A100-40GB",
+        memory=40 * GIB,
+        parent=None,
+        healthy=True,
+        labels={"simulated": "true"},
+    )
+    assert SimulatedInventory("0", "n1").list() == []
+
+
+@pytest.mark.parametrize("name", ["", "0xH100-80GB", "8xH100", "H100-80GB", "8xH100-80", "8xH100-80GB ", "-1xA-1GB"])
+def test_a_name_that_says_nothing_clear_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="8xH100-80GB"):
+        SimulatedInventory(name, "n1")
+
+
+def test_who_holds_a_device_is_on_it_until_it_lets_go() -> None:
+    inventory = SimulatedInventory("2xH100-80GB", "n1")
+    gpu = "GPU-sim-n1-0"
+    inventory.hold(gpu, os.getpid())
+    assert inventory.usage(gpu) == DeviceUsage(80 * GIB, (os.getpid(),))
+    assert inventory.usage("GPU-sim-n1-1") == DeviceUsage(0, ())
+    inventory.let_go(gpu, os.getpid())
+    inventory.let_go(gpu, os.getpid())
+    assert inventory.usage(gpu) == DeviceUsage(0, ())
+
+
+def test_a_process_that_is_gone_holds_nothing() -> None:
+    inventory = SimulatedInventory("1xH100-80GB", "n1")
+    with subprocess.Popen(["sleep", "300"]) as holder:
+        inventory.hold("GPU-sim-n1-0", holder.pid)
+        assert inventory.usage("GPU-sim-n1-0").pids == (holder.pid,)
+        holder.kill()
+    assert inventory.usage("GPU-sim-n1-0").pids == ()
+
+
+def test_a_pid_that_is_used_again_holds_nothing() -> None:
+    identity = {7: 100}
+    inventory = SimulatedInventory("1xH100-80GB", "n1", identify=identity.get)
+    inventory.hold("GPU-sim-n1-0", 7)
+    identity[7] = 200
+    assert inventory.usage("GPU-sim-n1-0").pids == ()
+
+
+def test_a_simulated_device_can_break_and_be_repaired() -> None:
+    inventory = SimulatedInventory("2xH100-80GB", "n1")
+    inventory.set_health("GPU-sim-n1-1", healthy=False)
+    assert [device.healthy for device in inventory.list()] == [True, False]
+    inventory.set_health("GPU-sim-n1-1", healthy=True)
+    assert [device.healthy for device in inventory.list()] == [True, True]
+
+
+def test_an_unknown_device_is_an_error_and_not_a_free_one() -> None:
+    with pytest.raises(DeviceUnavailable, match="GPU-9"):
+        SimulatedInventory("2xH100-80GB", "n1").usage("GPU-9")
+
+
+# --- release
+
+
+class Scripted:
+    """An inventory whose readings are given one after the other; the last one stays."""
+
+    def __init__(self, *readings: DeviceUsage | DeviceUnavailable) -> None:
+        self.readings = list(readings)
+
+    def list(self) -> list[Device]:
+        return []
+
+    def usage(self, device_id: str) -> DeviceUsage:
+        reading = self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
+        if isinstance(reading, DeviceUnavailable):
+            raise reading
+        return reading
+
+
+def nobody() -> tuple[int, ...]:
+    return ()
+
+
+async def test_a_device_is_free_when_process_and_memory_are_gone() -> None:
+    inventory = Scripted(DeviceUsage(60 * GIB, (7,)), DeviceUsage(3 * GIB, ()), DeviceUsage(600 * MIB, ()))
+    proof = await prove_release(inventory, ["g"], nobody, {"g": 580 * MIB}, 5, 0.001)
+    assert proof.free
+    assert proof.before == (DeviceReading("g", 60 * GIB, (7,)),)
+    assert proof.after == (DeviceReading("g", 600 * MIB, ()),)
+    assert proof.held_by == ()
+
+
+async def test_what_is_not_free_in_time_names_who_holds_it() -> None:
+    proof = await prove_release(Scripted(DeviceUsage(60 * GIB, (9,))), ["g"], nobody, {}, 0.01, 0.001)
+    assert (proof.free, proof.held_by) == (False, (9,))
+
+
+async def test_memory_that_nobody_owns_up_to_is_not_free() -> None:
+    proof = await prove_release(Scripted(DeviceUsage(115 * GIB, ())), ["g"], nobody, {}, 0.01, 0.001)
+    assert (proof.free, proof.held_by) == (False, ())
+
+
+async def test_a_living_process_of_the_task_keeps_even_an_empty_device() -> None:
+    proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], lambda: (7,), {}, 0.01, 0.001)
+    assert (proof.free, proof.held_by) == (False, (7,))
+
+
+async def test_a_process_of_the_task_on_the_device_is_not_free_whatever_the_memory_says() -> None:
+    proof = await prove_release(Scripted(DeviceUsage(0, (7,))), ["g"], nobody, {}, 0.01, 0.001, seen_pids=[7])
+    assert (proof.free, proof.held_by) == (False, (7,))
+
+
+async def test_a_process_that_was_there_before_does_not_keep_the_device() -> None:
+    display = Scripted(DeviceUsage(200 * MIB, (3,)))
+    assert (await prove_release(display, ["g"], nobody, {"g": 190 * MIB}, 0, 0.001)).free
+
+
+async def test_a_device_that_cannot_be_read_is_not_free() -> None:
+    proof = await prove_release(Scripted(DeviceUnavailable("fallen off the bus")), ["g"], nobody, {}, 0.01, 0.001)
+    assert not proof.free
+    assert proof.after == (DeviceReading("g", None, (), "fallen off the bus"),)
+
+
+async def test_one_of_several_devices_is_enough_to_hold_back_all() -> None:
+    inventory = SimulatedInventory("2xH100-80GB", "n1")
+    devices = ["GPU-sim-n1-0", "GPU-sim-n1-1"]
+    inventory.hold(devices[1], os.getpid())
+    proof = await prove_release(inventory, devices, nobody, {}, 0, 0.001)
+    assert (proof.free, proof.held_by) == (False, (os.getpid(),))
+    inventory.let_go(devices[1], os.getpid())
+    assert (await prove_release(inventory, devices, nobody, {}, 0, 0.001)).free
+
+
+async def test_what_was_read_while_the_task_ran_stands_in_the_proof() -> None:
+    before = (DeviceReading("g", 60 * GIB, (7,)),)
+    proof = await prove_release(Scripted(DeviceUsage(0, ())), ["g"], nobody, {}, 0, 0.001, before=before)
+    assert proof.before == before
+
+
+async def test_the_deadline_holds_whatever_the_poll() -> None:
+    async with asyncio.timeout(5):
+        proof = await prove_release(Scripted(DeviceUsage(GIB, ())), ["g"], nobody, {}, 0.01, poll=60)
+    assert not proof.free
+
+
+# --- NVML, with a library that only answers as the driver would
+
+
+class NVMLError(Exception):
+    pass
+
+
+class NotSupported(NVMLError):
+    pass
+
+
+class FunctionNotFound(NVMLError):
+    pass
+
+
+def driver(**answers: Any) -> ModuleType:
+    nvml: Any = ModuleType("pynvml")
+    nvml.NVMLError, nvml.NVMLError_NotSupported, nvml.nvmlMemory_v2 = NVMLError, NotSupported, 2
+    nvml.NVMLError_FunctionNotFound = FunctionNotFound
+    nvml.nvmlInit = nvml.nvmlShutdown = lambda: None
+    nvml.nvmlSystemGetDriverVersion = lambda: b"580.1"
+    nvml.nvmlDeviceGetCount = lambda: 1
+    nvml.nvmlDeviceGetHandleByIndex = lambda index: index
+    nvml.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
+    nvml.nvmlDeviceGetUUID = lambda handle: "GPU-1234"
+    nvml.nvmlDeviceGetName = lambda handle: "NVIDIA H100 80GB HBM3"
+    nvml.nvmlDeviceGetMemoryInfo = lambda handle, version=1: SimpleNamespace(total=80 * GIB, used=GIB // version)
+    nvml.nvmlDeviceGetPciInfo = lambda handle: SimpleNamespace(busId="0000:17:00.0")
+    nvml.nvmlDeviceGetRemappedRows = lambda handle: (0, 0, 0, 0)
+    nvml.nvmlDeviceGetComputeRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=7)]
+    nvml.nvmlDeviceGetGraphicsRunningProcesses = lambda handle: [SimpleNamespace(pid=9), SimpleNamespace(pid=3)]
+    for name, answer in answers.items():
+        setattr(nvml, name, answer)
+    assert isinstance(nvml, ModuleType)
+    return nvml
+
+
+def fails(error: Exception) -> Any:
+    def call(*_: object, **__: object) -> None:
+        raise error
+
+    return call
+
+
+def inventory_over(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> NvmlInventory:
+    monkeypatch.setitem(sys.modules, "pynvml", driver(**answers))
+    return NvmlInventory()
+
+
+def test_nvml_says_what_there_is_and_who_is_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = inventory_over(monkeypatch)
+    [device] = inventory.list()
+    assert (device.id, device.model, device.memory, device.healthy) == (
+        "GPU-1234",
+        "NVIDIA H100 80GB HBM3",
+        80 * GIB,
+        True,
+    )
+    assert device.labels == {"driver": "580.1", "pci": "0000:17:00.0"}
+    assert inventory.usage("GPU-1234") == DeviceUsage(GIB // 2, (3, 7, 9))
+    inventory.close()
+
+
+@pytest.mark.parametrize("reason", [NotSupported(), FunctionNotFound()])
+def test_an_old_card_or_driver_that_lacks_some_answers_will_do(monkeypatch: pytest.MonkeyPatch, reason: NVMLError) -> None:
+    def first_version_only(handle: object, version: int = 1) -> SimpleNamespace:
+        if version != 1:
+            raise reason
+        return SimpleNamespace(total=16 * GIB, used=GIB)
+
+    inventory = inventory_over(monkeypatch, nvmlDeviceGetMemoryInfo=first_version_only, nvmlDeviceGetRemappedRows=fails(reason))
+    [device] = inventory.list()
+    assert (device.memory, device.healthy) == (16 * GIB, True)
+    assert inventory.usage("GPU-1234").memory_used == GIB
+
+
+@pytest.mark.parametrize("rows", [(0, 0, 1, 0), (0, 0, 0, 1)])
+def test_a_card_whose_memory_waits_for_repair_is_not_healthy(monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]) -> None:
+    [device] = inventory_over(monkeypatch, nvmlDeviceGetRemappedRows=lambda handle: rows).list()
+    assert not device.healthy
+
+
+def test_a_card_that_falls_off_the_bus_stays_in_the_list_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = inventory_over(monkeypatch)
+    inventory.list()
+    for call in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID"):
+        monkeypatch.setattr(f"pynvml.{call}", fails(NVMLError("GPU is lost")))
+    [device] = inventory.list()
+    assert (device.id, device.healthy) == ("GPU-1234", False)
+    with pytest.raises(DeviceUnavailable, match="GPU is lost"):
+        inventory.usage("GPU-1234")
+
+
+def test_a_machine_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NoDriver, match="no NVIDIA driver"):
+        inventory_over(monkeypatch, nvmlInit=fails(NVMLError("Driver Not Loaded")))
+
+
+def test_a_machine_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(NoDriver, match="nvidia-ml-py"):
+        NvmlInventory()
+
+
+def test_nothing_of_nvml_is_loaded_before_it_is_asked_for() -> None:
+    look = "import sys, bailiff_node_agent.devices; sys.exit('pynvml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look]).returncode == 0
+
+
+@pytest.mark.gpu
+async def test_a_real_gpu_is_listed_and_idle() -> None:
+    try:
+        inventory = NvmlInventory()
+    except NoDriver as reason:
+        pytest.skip(str(reason))
+    devices = inventory.list()
+    assert devices
+    baseline = {device.id: inventory.usage(device.id).memory_used for device in devices}
+    assert (await prove_release(inventory, [*baseline], nobody, baseline, 5, 0.2)).free
