@@ -107,7 +107,7 @@ class KafkaWorld:
                 await producer.send_and_wait(topic, b"junk", partition=partition)
         finally:
             await producer.stop()
-        while (await bus.spans(topic))[partition].end < end + 2:
+        while (await bus.spans(topic))[partition].end < end + 2:  # noqa: ASYNC110 - the broker writes the marker later
             await asyncio.sleep(0.02)
 
     async def client(self) -> Bus:
@@ -508,7 +508,7 @@ async def test_a_stale_writer_steps_down(world: World, audit: str) -> None:
     await (await old.append())
     await new.begin()
     committed = await old.append(3)
-    with pytest.raises(SteppedDown, match="writer new wrote .*WriterStarted.* epoch 2"):
+    with pytest.raises(SteppedDown, match=r"writer new wrote .*WriterStarted.* epoch 2"):
         await committed
     with pytest.raises(SteppedDown):
         await old.append()

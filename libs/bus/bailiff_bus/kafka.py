@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.helpers import create_ssl_context
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
 from .topics import check_size
@@ -30,18 +30,33 @@ LOG_APPEND_TIME = 1
 
 
 class KafkaSettings(BaseModel):
-    """How to reach Kafka. Times are seconds."""
+    """How to reach the brokers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bootstrap: str
+    bootstrap: Annotated[str, Field(min_length=1)] = "127.0.0.1:9092"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     username: str | None = None
     password: SecretStr | None = None
     cafile: Path | None = None
-    request_timeout: float = 10.0
-    session_timeout: float = 6.0
+    request_timeout_ms: Annotated[int, Field(ge=100)] = 10_000
+    session_timeout_ms: Annotated[int, Field(ge=1000)] = 6_000
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> "KafkaSettings":
+        wants_sasl = self.security_protocol.startswith("SASL")
+        given = [name for name in ("sasl_mechanism", "username", "password") if getattr(self, name) is not None]
+        if wants_sasl and len(given) < 3:
+            raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
+        if given and not wants_sasl:
+            raise ValueError(f"{', '.join(given)} have no effect with {self.security_protocol}")
+        return self
+
+    @property
+    def request_timeout(self) -> float:
+        """In seconds."""
+        return self.request_timeout_ms / 1000
 
     def client_arguments(self) -> dict[str, Any]:
         """What every aiokafka client is made with."""
@@ -50,10 +65,10 @@ class KafkaSettings(BaseModel):
             "bootstrap_servers": self.bootstrap,
             "security_protocol": self.security_protocol,
             "ssl_context": create_ssl_context(cafile=self.cafile and str(self.cafile)) if tls else None,
-            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_mechanism": self.sasl_mechanism or "PLAIN",
             "sasl_plain_username": self.username,
             "sasl_plain_password": self.password and self.password.get_secret_value(),
-            "request_timeout_ms": round(self.request_timeout * 1000),
+            "request_timeout_ms": self.request_timeout_ms,
             "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
         }
 
@@ -335,15 +350,14 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
         self._settings = settings
         self._group = group
-        session_ms = round(settings.session_timeout * 1000)
         self._consumer = AIOKafkaConsumer(
             **settings.client_arguments()
-            | {"request_timeout_ms": round((settings.request_timeout + settings.session_timeout) * 1000)},
+            | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
             group_id=group,
             group_instance_id=instance,
             enable_auto_commit=False,
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // 3,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
         )
         self._consumer.subscribe([topic], listener=self)
         self._owned: frozenset[int] | None = None
@@ -359,7 +373,9 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def start(self) -> None:
         """Join the group and wait for its decision."""
-        async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout):
+        async with _calling(
+            self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000
+        ):
             await _started(self._consumer, self._consumer.stop)
             await self._news.wait()
         self._told = self.owned
