@@ -1,8 +1,9 @@
 """Settings of a service: defaults, then the file that `BAILIFF_SETTINGS` names (TOML or YAML), then `BAILIFF_*`.
 
-`BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. A setting that nobody knows, or that does not fit, is a
-`SettingsError` of one sentence each; secrets are never in it. Settings say how a service reaches its surroundings and
-nothing that a decision depends on: that is the policy, a record.
+`BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. What does not fit, and in the file what nobody knows, is a
+`SettingsError` of one sentence each; secrets are never in it. (Services may share an environment, so a variable of
+another one is passed over.) Settings say how a service reaches its surroundings and nothing that a decision depends
+on: that is the policy, a record.
 """
 
 import os
@@ -65,6 +66,11 @@ class KafkaSettings(BaseModel):
                 f"given without effect, as security_protocol is {self.security_protocol}: {', '.join(given)}"
             )
         return self
+
+    @property
+    def request_timeout(self) -> float:
+        """In seconds."""
+        return self.request_timeout_ms / 1000
 
 
 class ServiceSettings(BaseSettings):
