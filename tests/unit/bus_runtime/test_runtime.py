@@ -265,14 +265,14 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_a_signal_stops_the_process_cleanly(
     start: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:
-    process = start(BAILIFF_LOG_FORMAT="console")
+    process = start(BAILIFF_INSTANCE="one")
     assert process.stdout
     assert process.stdout.readline() == "running\n"
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == 0
-    assert "started" in said
-    assert number.name in said
+    stopping = json.loads(said.splitlines()[1])
+    assert (stopping["event"], stopping["by"], stopping["service"]) == ("stopping", number.name, "forever")
 
 
 def test_a_process_that_swallows_its_cancellation_ends_all_the_same(
