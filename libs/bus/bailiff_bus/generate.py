@@ -302,9 +302,7 @@ def _operations() -> Iterator[tuple[str, Json]]:
                         "channel": {"$ref": f"#/channels/{_short(topic)}"},
                         "summary": f"{service} {'writes to' if action == 'send' else 'reads'} {topic.name}.",
                         "tags": [{"name": service}],
-                        "messages": [
-                            {"$ref": f"#/channels/{_short(topic)}/messages/{key}"} for key in _message_keys(topic)
-                        ],
+                        "messages": [{"$ref": f"#/channels/{_short(topic)}/messages/{key}"} for key in _message_keys(topic)],
                     },
                 )
 
@@ -403,17 +401,13 @@ def _object_texts(schemas: dict[str, Json]) -> list[str]:
         for name, definition in schema.get("$defs", {}).items():
             if objects.setdefault(name, definition) != definition:
                 raise ValueError(f"two objects are called {name}")
-    return [
-        f"### {name}\n\n{objects[name].get('description', '')}\n\n{_field_table(objects[name])}"
-        for name in sorted(objects)
-    ]
+    return [f"### {name}\n\n{objects[name].get('description', '')}\n\n{_field_table(objects[name])}" for name in sorted(objects)]
 
 
 def _field_table(schema: Json) -> str:
     required = schema.get("required", [])
     rows = [
-        f"| `{name}` | {_type_text(field)} | {_unit(name, field)} "
-        f"| {'required' if name in required else _default_text(field)} |"
+        f"| `{name}` | {_type_text(field)} | {_unit(name, field)} | {'required' if name in required else _default_text(field)} |"
         for name, field in schema.get("properties", {}).items()
     ]
     return _table("| field | type | unit | default |", rows) if rows else "No fields.\n"
@@ -471,9 +465,7 @@ def _unit(name: str, field: Json) -> str:
         return ""
     if name in TIMES:
         return "µs UTC"
-    return next(
-        (unit for ending, unit in UNITS.items() if name == ending or name.endswith("_" + ending.strip("_"))), ""
-    )
+    return next((unit for ending, unit in UNITS.items() if name == ending or name.endswith("_" + ending.strip("_"))), "")
 
 
 def _options(field: Json) -> Iterator[Json]:

@@ -10,10 +10,10 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -24,7 +24,6 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from bailiff_bus.complaints import complaints
-from bailiff_bus.kafka import KafkaSettings
 from bailiff_bus.logs import Format, Level
 from bailiff_core.model.document import Count, Document, Name
 
@@ -42,8 +41,6 @@ class SettingsError(Exception):
         super().__init__("\n".join(sentences))
 
 
-<<<<<<< HEAD
-=======
 class KafkaSettings(BaseModel):
     """How to reach the brokers."""
 
@@ -65,9 +62,7 @@ class KafkaSettings(BaseModel):
         if wants_sasl and len(given) < 3:
             raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
         if given and not wants_sasl:
-            raise ValueError(
-                f"given without effect, as security_protocol is {self.security_protocol}: {', '.join(given)}"
-            )
+            raise ValueError(f"given without effect, as security_protocol is {self.security_protocol}: {', '.join(given)}")
         return self
 
     @property
@@ -75,8 +70,12 @@ class KafkaSettings(BaseModel):
         """In seconds."""
         return self.request_timeout_ms / 1000
 
+    @property
+    def session_timeout(self) -> float:
+        """In seconds."""
+        return self.session_timeout_ms / 1000
 
->>>>>>> bus-runtime
+
 class ServiceSettings(BaseSettings):
     """What every service is told. A service adds its own by a subclass."""
 
@@ -84,7 +83,7 @@ class ServiceSettings(BaseSettings):
         env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", hide_input_in_errors=True
     )
 
-    kafka: KafkaSettings = KafkaSettings(bootstrap="127.0.0.1:9092")
+    kafka: KafkaSettings = KafkaSettings()
     http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     http_port: Port = 0
     http_address_file: Path | None = None

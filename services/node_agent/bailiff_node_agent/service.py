@@ -68,12 +68,14 @@ class NodeAgentService:
                 for task in (*work, asked):
                     task.cancel()
                 await asyncio.gather(*work, asked, return_exceptions=True)
+                await self._bus.close()
 
     def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
         folder = self._settings.state_dir / "node-agent" / node.domain / node.name
+        for part in ("logs", "checkpoints"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
         storage: Storage = MemoryStorage()
         if self._settings.durable:
-            folder.mkdir(parents=True, exist_ok=True)
             try:
                 locks.enter_context(AgentLock(folder))
             except FolderInUse as error:
