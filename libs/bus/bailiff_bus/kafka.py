@@ -351,8 +351,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
         self._settings = settings
         self._group = group
         self._consumer = AIOKafkaConsumer(
-            **settings.client_arguments()
-            | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
+            **settings.client_arguments() | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
             group_id=group,
             group_instance_id=instance,
             enable_auto_commit=False,
@@ -373,9 +372,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def start(self) -> None:
         """Join the group and wait for its decision."""
-        async with _calling(
-            self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000
-        ):
+        async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000):
             await _started(self._consumer, self._consumer.stop)
             await self._news.wait()
         self._told = self.owned
