@@ -14,7 +14,7 @@ from tests.kafka_fixtures import TestKafka, kafka, private_kafka  # noqa: F401 -
 from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus, KafkaSettings
 from bailiff_bus.log import AuditReader, AuditWriter, Entry, OutcomeUnknown
-from bailiff_bus.port import BusUnavailable, Reader
+from bailiff_bus.port import BusUnavailable, Message, Reader
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
 from bailiff_devstack import EmbeddedKafka, free_port
@@ -111,7 +111,7 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
                 receipt = await producer.send(topic.name, bytes(topic.max_message_bytes))
             await receipt
         reader = await bus.reader([(topics.ALARMS.name, 0, ends[0].end)])
-        found = []
+        found: list[Message] = []
         while len(found) < 3:
             found += await reader.read(wait=10)
         assert {len(each.value) for each in found} == {topics.ALARMS.max_message_bytes}
