@@ -54,7 +54,7 @@ class Faults(Protocol):
 
 
 @dataclass(slots=True)
-class _Partition:
+class Partition:
     """Messages in offset order, which may have gaps, and who waits for the next one."""
 
     begin: int = 0
@@ -79,7 +79,7 @@ class MemoryCluster:
         self.clock = clock
         self.faults = faults
         self.session_timeout = session_timeout
-        self._topics: dict[str, list[_Partition]] = {}
+        self._topics: dict[str, list[Partition]] = {}
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def client(self, name: str) -> "MemoryBus":
@@ -96,12 +96,12 @@ class MemoryCluster:
     def add_partitions(self, topic: str, total: int) -> None:
         """Make the topic if there is none, and let it have so many partitions."""
         partitions = self._topics.setdefault(topic, [])
-        partitions += [_Partition() for _ in range(total - len(partitions))]
+        partitions += [Partition() for _ in range(total - len(partitions))]
         for (_, grouped), group in self._groups.items():
             if grouped == topic:
                 group.assign()
 
-    def partitions(self, topic: str) -> list[_Partition]:
+    def partitions(self, topic: str) -> list[Partition]:
         """Raises `KeyError` for no such topic."""
         return self._topics[topic]
 
@@ -301,7 +301,7 @@ class MemoryReader:
             if news in where.waiting:
                 where.waiting.remove(news)
 
-    def _partition(self, at: At) -> _Partition | None:
+    def _partition(self, at: At) -> Partition | None:
         topic, partition = at
         partitions = self._bus.cluster.partitions(topic)
         return partitions[partition] if partition < len(partitions) else None
