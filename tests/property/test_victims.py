@@ -60,26 +60,26 @@ def check(seed: int, steps: int) -> Answer:
     return answer
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(seed=SEEDS)
 def test_the_set_is_allowed_irreducible_and_the_best(seed: int) -> None:
     answer = check(seed, 20_000)
     assert answer.explanation.proven or not answer.victims or answer.refused == "gave-up"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS, steps=st.integers(1, 60))
 def test_a_small_budget_may_cost_the_proof_but_nothing_else(seed: int, steps: int) -> None:
     check(seed, steps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS, shuffled=st.integers(0, 100))
 def test_the_order_of_dicts_does_not_matter(seed: int, shuffled: int) -> None:
     assert answer_for(seed) == answer_for(seed, shuffled=shuffled)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
     random = Random(seed)
@@ -101,7 +101,7 @@ def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
 
 def digest_of_many() -> str:
     seen = hashlib.sha256()
-    for seed in range(150):
+    for seed in range(60):
         seen.update(repr(answer_for(seed)).encode())
     return seen.hexdigest()
 
