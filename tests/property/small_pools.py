@@ -3,8 +3,9 @@
 from itertools import combinations
 from random import Random
 
-from bailiff_core.model.pool import Job, Pool
 from tests.builders import HOUR, MINUTE, Sketch, group
+
+from bailiff_core.model.pool import Job, Pool
 
 
 def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Job]:
@@ -43,7 +44,9 @@ def random_group(random: Random, most: int = 3):
         rest["gpu_models"] = (random.choice(("h100", "a100")),)
     if random.random() < 0.05:
         rest["nodes"] = ("n0", "n2")
-    return group(random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 3)), cpu=random.choice((0, 0, 1, 2)), **rest)
+    return group(
+        random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 3)), cpu=random.choice((0, 0, 1, 2)), **rest
+    )
 
 
 def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
@@ -144,7 +147,7 @@ def cost(pool: Pool, victims: list[Job]) -> tuple:
                 for task in other.tasks
             )
             broken += bool(mine and others)
-    youngest_first = tuple(sorted((-job.seq for job in victims)))
+    youngest_first = tuple(sorted(-job.seq for job in victims))
     return (
         by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken,
         youngest_first, tuple(sorted(job.id for job in victims)),

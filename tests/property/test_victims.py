@@ -7,15 +7,15 @@ import sys
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.small_pools import best_set, fits, may_go, random_pool
+from tests.property.test_placement import never_overfills
+
 from bailiff_core.model.pool import OpenRequest
 from bailiff_core.placement import GangPlace, Rooms, from_shares
 from bailiff_core.records.facts import Answer
 from bailiff_core.victims import Accepted, check_answer, select_batch, select_victims
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from tests.property.small_pools import best_set, fits, may_go, random_pool
-from tests.property.test_placement import never_overfills
 
 SEEDS = st.integers(0, 2**48)
 
@@ -111,13 +111,15 @@ def test_the_hash_seed_does_not_matter() -> None:
     found = []
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
         found.append(done.stdout)
     assert found[0] == found[1]
 
 
 @pytest.mark.long
-@settings(max_examples=40_000, deadline=None)
+@settings(max_examples=15_000, deadline=None)
 @given(seed=SEEDS)
 def test_the_set_is_allowed_irreducible_and_the_best_at_length(seed: int) -> None:
     check(seed, 20_000)

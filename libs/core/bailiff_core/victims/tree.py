@@ -19,7 +19,8 @@ def search_tree(
     """The lightest set below `limit` whose eviction makes room, or `None`; and whether the search finished.
 
     All candidates are evicted at the start and at the end. They are decided in order of weight, the heaviest first:
-    put back where the gang still fits, and then, as an alternative, evicted all the same. Each try costs `fit.effort` steps.
+    put back where the gang still fits, and then, as an alternative, evicted all the same.
+    Each try costs `fit.effort` steps.
     """
     order = sorted(candidates, key=lambda job: weights[job.id], reverse=True)
     best: list[Job] | None = None
