@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_gang, to_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.property.small_pools import fits, random_pool
+
+from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_gang, to_shares
 
 SEEDS = st.integers(0, 2**48)
 
