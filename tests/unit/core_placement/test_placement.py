@@ -15,7 +15,7 @@ from bailiff_core.placement import (
     place_gang,
     to_shares,
 )
-from bailiff_core.records.places import NodeShare, bits
+from bailiff_core.model.places import NodeShare, bits
 
 
 def places(sketch: Sketch, *groups, steps: int = 1000, held_back=None, **options):
