@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import yaml
 
@@ -115,7 +116,7 @@ class Stack:
         self.processes.stop_all()
         self.kafka.close()
 
-    def __enter__(self) -> "Stack":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
