@@ -15,6 +15,7 @@ import yaml
 
 from bailiff_bus.topics import create_topics
 
+from .jobs import end_jobs
 from .kafka import EmbeddedKafka
 from .ports import free_ports
 from .processes import Processes
@@ -112,8 +113,9 @@ class Stack:
         return f"http://127.0.0.1:{self._http[process]}"
 
     def stop(self) -> None:
-        """End the services, then Kafka."""
+        """End the services, the jobs that they leave, then Kafka."""
         self.processes.stop_all()
+        end_jobs(self.folder / "state")
         self.kafka.close()
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from .identity import stop_recorded
+from .jobs import end_jobs
 from .ports import free_port
 from .stack import Plan, Stack
 
@@ -40,8 +41,12 @@ Bailiff runs. Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
 def down(state: Path) -> int:
     """End what `up` started."""
-    ended = stop_recorded(state / "services") + stop_recorded(state / "kafka")
+    ended = stop_recorded(state / "services")
+    jobs = end_jobs(state / "state")
+    ended += stop_recorded(state / "kafka")
     print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
+    if jobs:
+        print(f"{jobs} running tasks were ended, too; `make up` queues and starts their jobs again")
     return 0
 
 

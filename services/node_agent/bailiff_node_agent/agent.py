@@ -402,8 +402,8 @@ class Agent:
 
     async def _sleep_until(self, boot: int) -> None:
         """On the boot-time clock, which counts suspended time; the event loop's may not."""
-        while (left := boot - self._ambient.boot()) > 0:
-            await asyncio.sleep(left / 1_000_000)  # noqa: ASYNC110 - a moment is awaited, no state
+        while (left := boot - self._ambient.boot()) > 0:  # noqa: ASYNC110 - a moment is awaited, no state
+            await asyncio.sleep(left / 1_000_000)
 
     def isolated(self) -> None:
         """Cut off for longer than the lease: stop every job through the normal stages."""
