@@ -133,7 +133,10 @@ class FollowingService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
-        await self._domains.run(stop)
+        try:
+            await self._domains.run(stop)
+        finally:
+            await self._bus.close()
 
     async def _open_view(self, pool: PoolDeclaration) -> DomainView:
         snapshots = self._settings.state_dir / self.name

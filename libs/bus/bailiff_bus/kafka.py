@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -17,9 +16,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.helpers import create_ssl_context
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
+from .settings import KafkaSettings
 from .topics import check_size
 
 log = structlog.get_logger()
@@ -29,48 +28,19 @@ NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
 
 
-class KafkaSettings(BaseModel):
-    """How to reach the brokers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    bootstrap: Annotated[str, Field(min_length=1)] = "127.0.0.1:9092"
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    username: str | None = None
-    password: SecretStr | None = None
-    cafile: Path | None = None
-    request_timeout_ms: Annotated[int, Field(ge=100)] = 10_000
-    session_timeout_ms: Annotated[int, Field(ge=1000)] = 6_000
-
-    @model_validator(mode="after")
-    def _sasl_is_whole(self) -> "KafkaSettings":
-        wants_sasl = self.security_protocol.startswith("SASL")
-        given = [name for name in ("sasl_mechanism", "username", "password") if getattr(self, name) is not None]
-        if wants_sasl and len(given) < 3:
-            raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
-        if given and not wants_sasl:
-            raise ValueError(f"{', '.join(given)} have no effect with {self.security_protocol}")
-        return self
-
-    @property
-    def request_timeout(self) -> float:
-        """In seconds."""
-        return self.request_timeout_ms / 1000
-
-    def client_arguments(self) -> dict[str, Any]:
-        """What every aiokafka client is made with."""
-        tls = self.security_protocol in ("SSL", "SASL_SSL")
-        return {
-            "bootstrap_servers": self.bootstrap,
-            "security_protocol": self.security_protocol,
-            "ssl_context": create_ssl_context(cafile=self.cafile and str(self.cafile)) if tls else None,
-            "sasl_mechanism": self.sasl_mechanism or "PLAIN",
-            "sasl_plain_username": self.username,
-            "sasl_plain_password": self.password and self.password.get_secret_value(),
-            "request_timeout_ms": self.request_timeout_ms,
-            "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
-        }
+def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
+    """What every aiokafka client is made with."""
+    tls = settings.security_protocol in ("SSL", "SASL_SSL")
+    return {
+        "bootstrap_servers": settings.bootstrap,
+        "security_protocol": settings.security_protocol,
+        "ssl_context": create_ssl_context(cafile=settings.cafile and str(settings.cafile)) if tls else None,
+        "sasl_mechanism": settings.sasl_mechanism or "PLAIN",
+        "sasl_plain_username": settings.username,
+        "sasl_plain_password": settings.password and settings.password.get_secret_value(),
+        "request_timeout_ms": settings.request_timeout_ms,
+        "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
+    }
 
 
 class KafkaBus:
@@ -150,10 +120,10 @@ class KafkaBus:
     async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
         async with self._connecting:
             if self._admin is None:
-                admin = AIOKafkaAdminClient(**self.settings.client_arguments())
+                admin = AIOKafkaAdminClient(**client_arguments(self.settings))
                 self._admin = await _started(admin, admin.close)
             if self._looker is None:
-                looker = AIOKafkaConsumer(**self.settings.client_arguments(), enable_auto_commit=False)
+                looker = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
                 self._looker = await _started(looker, looker.stop)
             return self._admin, self._looker
 
@@ -168,7 +138,7 @@ class KafkaReader:
         self._settings = settings
         self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
         self._consumer = AIOKafkaConsumer(
-            **settings.client_arguments(),
+            **client_arguments(settings),
             auto_offset_reset="none",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,  # new messages are answered at once; only `follow` ever waits for this
@@ -262,7 +232,7 @@ class KafkaProducer:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._producer = AIOKafkaProducer(
-            **settings.client_arguments(),
+            **client_arguments(settings),
             enable_idempotence=True,
             acks="all",
             linger_ms=0,
@@ -359,7 +329,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
         self._settings = settings
         self._group = group
         self._consumer = AIOKafkaConsumer(
-            **settings.client_arguments() | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
+            **client_arguments(settings) | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
             group_id=group,
             group_instance_id=instance,
             enable_auto_commit=False,
@@ -444,7 +414,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
     """An administration client for a few calls, within one `request_timeout` all together."""
     _take_over_logging()
-    admin = AIOKafkaAdminClient(**settings.client_arguments())
+    admin = AIOKafkaAdminClient(**client_arguments(settings))
     try:
         async with _calling(settings, "create topics", extra=2 * settings.request_timeout):
             yield await _started(admin, admin.close)

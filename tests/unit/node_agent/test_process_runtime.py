@@ -305,9 +305,7 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
-async def test_a_task_forgotten_before_its_supervisor_is_gone_disturbs_nobody(
-    agent: ProcessRuntime, tmp_path: Path
-) -> None:
+async def test_a_task_forgotten_before_its_supervisor_is_gone_disturbs_nobody(agent: ProcessRuntime, tmp_path: Path) -> None:
     await run(agent, "true", tmp_path)
     while not (agent.control_dir(KEY) / "exit.json").exists():
         pass  # without a turn of the event loop, so that the agent has not heard of the end yet
