@@ -259,7 +259,7 @@ class AuditWriter:
 
         `prev` is filled in; everything else must continue the chain already, or `ValueError` is raised and nothing is
         sent. Waits while the window of unacknowledged records is full. Raises `SteppedDown` or `OutcomeUnknown`, here
-        or there.
+        or there; `OffsetGone` if the log was cut short, `UnreadableRecord` if a newer release writes it.
         """
         if not records:
             raise ValueError("nothing to append")

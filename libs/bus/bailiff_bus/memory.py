@@ -79,12 +79,24 @@ class MemoryCluster:
         self.clock = clock
         self.faults = faults
         self.session_timeout = session_timeout
+        self.outage = False
         self._topics: dict[str, list[Partition]] = {}
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def client(self, name: str) -> "MemoryBus":
         """A client, as a process has one."""
         return MemoryBus(self, name)
+
+    def begin_outage(self) -> None:
+        """Nobody reaches the brokers: calls and sends fail, readers hear nothing. Seats are kept."""
+        self.outage = True
+
+    def end_outage(self) -> None:
+        """Everything is as it was."""
+        self.outage = False
+        for partitions in self._topics.values():
+            for each in partitions:
+                each.wake()
 
     # --- topics
 
@@ -181,35 +193,41 @@ class MemoryBus:
         """Pass while the client runs; block while it is paused, and for ever once it is killed."""
         await self._running.wait()
 
+    async def reach(self) -> None:
+        """Be alive and come through to the brokers."""
+        await self.alive()
+        if self.cluster.outage:
+            raise BusUnavailable("the brokers are away")
+
     # --- the port
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """Every partition of the topic and what it holds."""
-        await self.alive()
+        await self.reach()
         return {number: Span(each.begin, each.end) for number, each in enumerate(self.cluster.partitions(topic))}
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
-        await self.alive()
+        await self.reach()
         return MemoryReader(self, positions)
 
     async def producer(self) -> Producer:
         """A producer of its own incarnation."""
-        await self.alive()
+        await self.reach()
         producer = MemoryProducer(self)
         self._producers.append(producer)
         return producer
 
     async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
         """Take a seat in the group."""
-        await self.alive()
+        await self.reach()
         seat = MemorySeat(self, self.cluster.group(group, topic), instance)
         self._seats.append(seat)
         return seat
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The settings that the registry asks for, as of one broker."""
-        await self.alive()
+        await self.reach()
         self.cluster.partitions(topic)
         return {**TOPICS[topic].settings_with(brokers=1), "replication": "1", "brokers": "1"}
 
@@ -261,6 +279,8 @@ class MemoryReader:
         """What can be seen, and when to look again if nothing is appended. Moves the positions."""
         found: list[Message] = []
         next_look = float("inf")
+        if self._bus.cluster.outage:
+            return found, next_look
         for at in list(self._positions):
             where = self._partition(at)
             if where is None:
@@ -369,7 +389,9 @@ class MemoryProducer:
             await self._bus.alive()
             cluster = self._bus.cluster
             fate = FINE
-            if cluster.faults is not None:
+            if cluster.outage:
+                fate = NOT_STORED
+            elif cluster.faults is not None:
                 fate = cluster.faults.send(self._bus.name, letter.topic, letter.partition, letter.value)
             if fate.delay:
                 await asyncio.sleep(fate.delay)
