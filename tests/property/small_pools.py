@@ -35,6 +35,22 @@ def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Jo
     return sketch, asker
 
 
+def tight_pool(random: Random) -> tuple[Sketch, Job]:
+    """Two to four empty nodes and a gang of two or three kinds of task that needs nearly all of them."""
+    sketch = Sketch()
+    gpus = [random.randint(2, 7) for _ in range(random.randint(2, 4))]
+    for number, count in enumerate(random.choice((gpus, sorted(gpus), [max(gpus)] * len(gpus)))):
+        sketch.node(f"n{number}", gpus=count, cpu=random.choice((4, 8)))
+    left = sum(len(node.devices) for node in sketch.pool.nodes.values()) - random.randint(0, 1)
+    groups = []
+    while left > 0 and len(groups) < 3:
+        size = random.randint(2, 5)
+        count = random.randint(1, max(1, left // size))
+        groups.append(group(count, gpus=size, cpu=random.choice((0, 0, 1, 2))))
+        left -= size * count
+    return sketch, sketch.job("asker", *groups)
+
+
 def random_group(random: Random, most: int = 3):
     """A task group that often fits somewhere."""
     rest = {}
@@ -73,7 +89,7 @@ def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
             tasks[node.number] = used + 1
             places.append((node.name, chosen))
     job = sketch.job(name, *groups, priority=random.choice((25, 50, 50, 50, 75)), preemptible=random.random() < 0.85)
-    sketch.at(job, *places, phase=phase, age=random.choice((0, MINUTE, HOUR, 2 * HOUR)))
+    sketch.at(job, *places, phase=phase, age=random.choice((MINUTE, HOUR, HOUR, 2 * HOUR)))
 
 
 def may_go(asker: Job, job: Job) -> bool:
@@ -94,14 +110,16 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
             room[0] -= {number for number in range(64) if task.devices >> number & 1}
             room[1] -= need.cpu_milli
             room[2] -= 1
-    tasks = sorted(asker.groups(), key=lambda need: -need.gpu_milli)
+    tasks = asker.groups()
 
-    def place(index: int) -> bool:
+    def place(index: int, first: int = 0) -> bool:
         if index == len(tasks):
             return True
         need = tasks[index]
         seen = []
-        for node in pool.nodes.values():
+        if index and need != tasks[index - 1]:
+            first = 0  # equal tasks may as well stand in node order
+        for node in sorted(pool.nodes.values(), key=lambda node: node.number)[first:]:
             room = free[node.number]
             if any(node.labels.get(key) != value for key, value in need.node_labels.items()):
                 continue
@@ -118,7 +136,7 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
                 room[0] -= set(chosen)
                 room[1] -= need.cpu_milli
                 room[2] -= 1
-                done = place(index + 1)
+                done = place(index + 1, node.number)
                 room[0] |= set(chosen)
                 room[1] += need.cpu_milli
                 room[2] += 1

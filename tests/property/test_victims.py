@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -97,6 +98,16 @@ def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
         for task in from_shares(asker, answer.placement) if answer.refused is None else ():
             assert not taken.get(task.node, 0) & task.devices
             taken[task.node] = taken.get(task.node, 0) | task.devices
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=SEEDS)
+def test_the_general_search_finds_what_the_search_by_parts_finds(seed: int) -> None:
+    by_parts = answer_for(seed)
+    with patch("bailiff_core.victims.select.search_parts", lambda *_: (None, False)):
+        by_tree = answer_for(seed)
+    assert by_tree.victims == by_parts.victims
+    assert by_tree.explanation.proven == by_parts.explanation.proven
 
 
 def digest_of_many() -> str:
