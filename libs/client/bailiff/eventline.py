@@ -221,7 +221,6 @@ def _until(pool: Pool, moment: int | None, before: str) -> str:
     return "" if moment is None else f"{before} {time_text(moment)[11:19]}"
 
 
-
 # --- the log itself
 
 
@@ -421,7 +420,9 @@ def _spare_refused(fact: facts.SpareRefused, pool: Pool) -> Said:
 
 @tells(facts.ProposalReceived)
 def _proposal_received(fact: facts.ProposalReceived, pool: Pool) -> Said:
-    found = [f"#{answer.request} {answer.job}: {answer.refused or f'{len(answer.victims)} to leave'}" for answer in fact.answers[:4]]
+    found = [
+        f"#{answer.request} {answer.job}: {answer.refused or f'{len(answer.victims)} to leave'}" for answer in fact.answers[:4]
+    ]
     if len(fact.answers) > len(found):
         found.append(f"and {len(fact.answers) - len(found)} more")
     return Said("proposal", f"selection {fact.number}", f"computed at #{fact.computed_at}; {', '.join(found)}")

@@ -143,8 +143,12 @@ class Walk:
         if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
             self.orphans.append(
                 {
-                    "offset": message.offset, "kind": kind, "reason": reason, "seq": _text(wire, "ce_seq"),
-                    "epoch": _text(wire, "ce_epoch"), "writer": _writer(wire),
+                    "offset": message.offset,
+                    "kind": kind,
+                    "reason": reason,
+                    "seq": _text(wire, "ce_seq"),
+                    "epoch": _text(wire, "ce_epoch"),
+                    "writer": _writer(wire),
                 }  # fmt: skip
             )
 

@@ -62,6 +62,8 @@ class Story:
 
     async def follow(self) -> None:
         """Read the log for as long as the story lasts."""
+        while not await self._client.domains():
+            await asyncio.sleep(0.05)
         async for entry in self._client.follow(DOMAIN, pool=self.pool):
             self.records.append(entry.record)
             self._screen.event(entry.record, self.pool)
