@@ -11,6 +11,7 @@ from bailiff_core.records import decisions, facts
 from .log import remember
 from .register import folds
 from .room import changing, set_phase, tasks_of
+from .selection import close_requests_of
 
 
 @folds(facts.JobSubmitted)
@@ -130,4 +131,5 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     pool.room_grew = True
+    close_requests_of(pool, job.id)
     set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)
