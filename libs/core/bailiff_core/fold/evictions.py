@@ -13,6 +13,7 @@ def eviction_decided(pool: Pool, decision: decisions.EvictionDecided) -> None:
     job = pool.jobs[decision.job]
     with changing(pool, job):
         job.eviction = Eviction(pool.seq, decision.cause, decision.grace)
+    pool.room_grew = True
     set_phase(pool, job, "evicting")
 
 

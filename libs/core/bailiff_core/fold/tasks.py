@@ -36,6 +36,7 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     job, task = _find(pool, fact)
     with changing(pool, job, task):
         task.state, task.exit_code = "exited", fact.exit_code
+    pool.room_grew = True
 
 
 @folds(facts.TaskReleased)
@@ -91,3 +92,4 @@ def spare_refused(pool: Pool, fact: facts.SpareRefused) -> None:
         job.eviction.begun_seq = pool.seq
         for task in job.tasks:
             task.spared = False
+    pool.room_grew = True
