@@ -64,6 +64,7 @@ def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, .
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
     job.start_seq = None if reserved else pool.seq
+    job.last_start = None
     with changing(pool, job):
         job.tasks = tasks_of(job, placement, reserved)
 

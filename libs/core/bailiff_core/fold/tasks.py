@@ -18,9 +18,10 @@ def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
     """When the last of the gang runs, the job runs."""
     job, task = _find(pool, fact)
     task.state, task.started_at = "running", pool.now
-    if job.phase == "starting" and all(other.state == "running" for other in job.tasks):
+    if all(other.state == "running" for other in job.tasks):
         job.last_start = pool.now
-        set_phase(pool, job, "running")
+        if job.phase == "starting":
+            set_phase(pool, job, "running")
 
 
 @folds(facts.TaskStartRefused)
