@@ -25,9 +25,9 @@ class PreemptionRules(Document):
 
     verbs: tuple[Verb, ...] = ("allocate", "preempt")
     scope: Literal["pool", "project"] = "pool"
-    reservation_expiry: Duration = 600_000_000
-    selection_timeout: Duration = 5_000_000
-    selection_backoff: Duration = 1_000_000
+    reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
+    selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
+    selection_backoff: Annotated[Duration, Field(ge=1)] = 1_000_000
     search_steps: Annotated[Integer, Field(ge=1)] = 20_000
     restart_cost: Duration = 60_000_000
     max_counted_loss: Duration = 3_600_000_000
