@@ -213,3 +213,15 @@ def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
     story.expect("JobPlaced", job="also", reserved=True)
     story.yields("low")
     assert {said.job for said in story.said if type(said).__name__ == "JobStartOrdered"} == {"high", "also"}
+
+
+def test_nobody_is_safe_by_asking_for_endless_grace(story):
+    import pytest
+
+    story.node("n1", gpus=8)
+    with pytest.raises(ValueError, match="grace"):
+        story.submitted("low", gpus=8, grace=2**53 - 1)
+    story.runs("low", gpus=8, grace="3650d")
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    assert story.expect("PreemptionDecided").graces == (315_360_000 * SECOND,)

@@ -40,7 +40,8 @@ def _fits_sql_and_json(value: int) -> int:
 
 Integer = Annotated[int, AfterValidator(_fits_sql_and_json)]
 Count = Annotated[Integer, Field(ge=0)]
-Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0)]
+TEN_YEARS = 315_360_000_000_000  # so that a time and some durations still add up to an `Integer`
+Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TEN_YEARS)]
 Time = Annotated[Integer, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]

@@ -27,7 +27,7 @@ class PreemptionRules(Document):
     scope: Literal["pool", "project"] = "pool"
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
-    selection_backoff: Annotated[Duration, Field(ge=1)] = 1_000_000
+    selection_backoff: Annotated[Duration, Field(ge=1, le=3_600_000_000)] = 1_000_000
     search_steps: Annotated[Integer, Field(ge=1)] = 20_000
     restart_cost: Duration = 60_000_000
     max_counted_loss: Duration = 3_600_000_000
