@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Name
+from .document import Count, Document, Duration, Integer, Name, in_order
 
 Verb = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
@@ -61,7 +61,7 @@ class IdentityRules(Document):
     """Which proofs of identity a request needs. `none`: anybody who can write to the topic may ask."""
 
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
-    keys: dict[str, str] = Field(default_factory=dict)
+    keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
 
 
