@@ -180,8 +180,9 @@ class Story:
         )  # fmt: skip
 
     def _append(self, record: Record) -> None:
-        fold(self.pool, record)
+        """The first records of a writer are folded as it reads them back."""
         self._keep(record)
+        fold(self.pool, decode(self.wires[-1]))
 
     def _keep(self, record: Record) -> None:
         record = replace(record, prev=self.head.hash)
@@ -321,9 +322,7 @@ class Story:
         """The executor is about to tell the agents."""
         found = self.job(job)
         assert found.eviction is not None
-        return self.turn(
-            facts.EvictionBegun(job=job, attempt=found.attempt, decided=found.eviction.decided_seq), after=after
-        )
+        return self.turn(facts.EvictionBegun(job=job, attempt=found.attempt, decided=found.eviction.decided_seq), after=after)
 
     def give_up(self, asker: str, after: int = 0) -> list[Decision]:
         """The executor's last look at the asker's plan found that nobody needs to leave."""

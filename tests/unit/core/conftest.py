@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from tests.core_invariants import check_pool
 from tests.log_builder import Story
+
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 
 
 @pytest.fixture

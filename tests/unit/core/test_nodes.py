@@ -1,9 +1,9 @@
 """Machines that fall silent, are lost, come back, or come back with less."""
 
 import pytest
+from tests.log_builder import MINUTE
 
 from bailiff_core.records.facts import NodeReplaced, NodeReturned, ReportsStale, TaskVanished
-from tests.log_builder import MINUTE
 
 
 def test_nothing_new_is_placed_on_a_silent_node(story):

@@ -1,10 +1,10 @@
 """What an end means: the outcome table of the job contract, for one task and for gangs."""
 
 import pytest
+from tests.log_builder import MINUTE, SECOND
 
 from bailiff_core.lifecycle.outcome import gang_verdict, verdict
 from bailiff_core.model.pool import Task
-from tests.log_builder import MINUTE, SECOND
 
 EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
 

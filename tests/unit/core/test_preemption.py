@@ -1,8 +1,9 @@
 """A job that may displace others: request, selection, proposal, decision."""
 
+from tests.log_builder import MINUTE, SECOND, policy
+
 from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.places import NodeShare
-from tests.log_builder import MINUTE, SECOND, policy
 
 
 def crowded(story, gpus=8):

@@ -1,7 +1,8 @@
 """Who is tried first, who is passed over, and what a waiting job is told."""
 
-from bailiff_core.model.demand import TaskGroup
 from tests.log_builder import MINUTE
+
+from bailiff_core.model.demand import TaskGroup
 
 
 def test_a_job_that_fits_is_placed_at_once(story):

@@ -1,7 +1,6 @@
 """Room promised to a gang that waits for it, and how a promise ends."""
 
 import pytest
-
 from tests.log_builder import HOUR, MINUTE, SECOND, policy
 
 
