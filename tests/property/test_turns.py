@@ -1,5 +1,7 @@
 """Whatever happens in whatever order: the invariants hold after every turn, and everything comes to rest."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.core_invariants import check_pool
@@ -33,7 +35,7 @@ def cut_everywhere(turns: list[list[Step]]) -> None:
     """The last turn with decisions, cut at every point: the next writer brings it to rest, and the log replays."""
     story = Chance().tell(turns)
     ends = [at + 1 for at, record in enumerate(story.records) if record.turn_end]
-    whole = [(begin, end) for begin, end in zip(ends, ends[1:], strict=False) if _decides(story, begin, end)]
+    whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
     if not whole:
         return
     begin, end = whole[-1]
