@@ -11,9 +11,9 @@ def idle_now(node: Node) -> Room:
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
     return Room(
         capacity.devices & ~(held.devices | reserved.devices | node.quarantined),
-        capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli),
-        capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes),
-        capacity.slots - held.slots - max(0, reserved.slots - releasing.slots),
+        max(0, capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli)),
+        max(0, capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes)),
+        max(0, capacity.slots - held.slots - max(0, reserved.slots - releasing.slots)),
     )
 
 
