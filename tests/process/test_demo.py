@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from bailiff_devstack.identity import wait_until
 
 pytestmark = pytest.mark.kafka
