@@ -184,9 +184,7 @@ class Client:
             said: dict[str, Any] = {"source": self.source, "id": request_id, "domain": domain, "time_us": at}
             keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
-        headers, value = wrap(
-            body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof
-        )
+        headers, value = wrap(body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof)
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
         try:
@@ -238,9 +236,7 @@ class Client:
         where = await self.domain(domain)
         if where.name not in self._views:
             cache = self._cache / where.identity[:16] if self._cache is not None else None
-            view = DomainView(
-                self.bus, where.name, where.partition, Metrics(), snapshots=cache, observe=self._note_answer
-            )
+            view = DomainView(self.bus, where.name, where.partition, Metrics(), snapshots=cache, observe=self._note_answer)
             await view.open()
             self._views[where.name] = view
         view = self._views[where.name]

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
+from bailiff_core.model.document import parse_duration
 
 from .problem import ExitCode, Problem
 
@@ -56,6 +57,18 @@ def memory(value: object) -> int:
     if amount != amount.to_integral_value():
         raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {text!r}")
     return int(amount)
+
+
+def seconds(value: object) -> str:
+    """Seconds as text from `90`, `90s` or `5m`: what `BAILIFF_SIM_RUN_FOR` holds."""
+    wanted = "a time, as in 90s or 5m"
+    text = _text(value, wanted)
+    try:
+        micros = parse_duration(text if text[-1:].isalpha() else f"{int(Decimal(text) * 1000)}ms")
+    except (ValueError, ArithmeticError):
+        raise Unfriendly(f"expected {wanted}, found {text!r}") from None
+    assert isinstance(micros, int)
+    return f"{micros / 1_000_000:g}"
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -194,17 +207,18 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     demand: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     known = {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
-    for name in document:
-        if name not in known:
-            faults.append(f"{where((name,))}: no such field; there are {_names(known)}")
+    faults += [f"{where((name,))}: no such field; there are {_names(known)}" for name in document if name not in known]
     for name, field in JOB_FIELDS.items():
         if name in document:
             part, key = field.path
             (demand if part == "demand" else spec)[key] = document[name]
     if "sim_run_for" in document:
         spec["runtime"] = "simulated"
-        spec["env"] = {**(spec.get("env") or {}), SIM_RUN_FOR: str(document["sim_run_for"])}
         spec.setdefault("command", ["true"])
+        try:
+            spec["env"] = {**(spec.get("env") or {}), SIM_RUN_FOR: seconds(document["sim_run_for"])}
+        except Unfriendly as error:
+            faults.append(f"{where(('sim_run_for',))}: {error}")
     demand["tasks"] = _groups(document, where, faults)
     if not faults and "command" not in spec:
         faults.append(f"{where(('command',))}: expected a program with its arguments, found nothing")
@@ -237,9 +251,8 @@ def _groups(document: Mapping[str, Any], where: Callable[[Place], str], faults: 
         if not isinstance(group, dict):
             faults.append(f"{where(('groups', index))}: expected the fields of a group, found {_shown(group)}")
             continue
-        for name in group:
-            if name not in GROUP_FIELDS:
-                faults.append(f"{where(('groups', index, name))}: no such field; there are {_names(GROUP_FIELDS)}")
+        unknown = [name for name in group if name not in GROUP_FIELDS]
+        faults += [f"{where(('groups', index, name))}: no such field; there are {_names(GROUP_FIELDS)}" for name in unknown]
         found.append(_group(group, ("groups", index), where, faults))
     return found
 
