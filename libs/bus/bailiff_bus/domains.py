@@ -12,7 +12,7 @@ from . import topics
 from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
 from .metrics import Metrics
-from .port import Bus
+from .port import Bus, OffsetGone
 from .settings import PoolDeclaration, ServiceSettings, read_pools
 from .view import DomainView
 
@@ -90,6 +90,8 @@ class Domains:
             except (SteppedDown, OutcomeUnknown) as reason:
                 self._log.warning("stepped down", domain=pool.name, reason=str(reason))
                 await asyncio.sleep(PAUSE_AFTER_STEPPING_DOWN)
+            except OffsetGone as gone:
+                self._log.error("the log ends before what was read of it; reading what is left", domain=pool.name, why=str(gone))
             finally:
                 await view.close()
 
@@ -133,7 +135,10 @@ class FollowingService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
-        await self._domains.run(stop)
+        try:
+            await self._domains.run(stop)
+        finally:
+            await self._bus.close()
 
     async def _open_view(self, pool: PoolDeclaration) -> DomainView:
         snapshots = self._settings.state_dir / self.name

@@ -153,9 +153,9 @@ def domain_of(message: Message) -> str | None:
     return domain if domain and _NAME.fullmatch(domain) else None
 
 
-def content_digest(type_name: str, domain: str, data: object, actor: str) -> str:
-    """SHA-256 over the canonical JSON of the list [type, domain, data, actor]."""
-    return hashlib.sha256(canonical_json([type_name, domain, data, actor])).hexdigest()
+def content_digest(type_name: str, domain: str, data: bytes, actor: str) -> str:
+    """SHA-256 over the canonical JSON of [type, domain, actor], a line feed, and the canonical JSON of the data."""
+    return hashlib.sha256(canonical_json([type_name, domain, actor]) + b"\n" + data).hexdigest()
 
 
 def wrap_dead_letter(letter: DeadLetter, original: Message, **attributes: Any) -> tuple[Headers, bytes]:
@@ -317,15 +317,16 @@ def _understood(event: _Event, message: Message, accept: tuple[type[MessageBody]
     if not isinstance(event.data, dict):
         raise Unacceptable("not-an-object", f"data: expected a JSON object, found {found_text(event.data)}")
     _check_values(event.data)
+    data = canonical_json(event.data)
     try:
-        body = kind.model_validate_json(canonical_json(event.data))
+        body = kind.model_validate_json(data)
     except ValidationError as error:
         raise Unacceptable("bad-field", complaints(error.errors(include_url=False))) from None
     return Envelope(
         id=at["id"], source=at["source"], type=at["type"], domain=at["domain"], time=time,
         subject=at.get("subject", ""), actor=at.get("actor", ""), auth=at.get("auth", ""),
         keyid=at.get("keyid", ""), sig=at.get("sig", ""), body=body,
-        digest=content_digest(at["type"], at["domain"], event.data, at.get("actor", "")),
+        digest=content_digest(at["type"], at["domain"], data, at.get("actor", "")),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ public key (32 bytes, base64url without padding), and `sig`, the signature in th
 
     canonical JSON of ["bailiff-request-1", digest, source, id, time]
 
-`digest` being the hex digest of the envelope (SHA-256 of type, domain, data, actor), and `time` the request's own in
+`digest` being the hex digest of the envelope (SHA-256 of type, domain, actor, data), and `time` the request's own in
 µs UTC: without it an old request could be sent again under a new time. Which keys count, and for whom, is the policy's
 to say (`identity.keys`: key id → actor). The holder may speak for names below its own: the key of `console` signs for
 `console/alice`.
@@ -56,7 +56,7 @@ def sign(
     actor: str = "",
 ) -> tuple[str, str]:
     """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
-    digest = content_digest(body.TYPE, domain, body.to_data(), actor)
+    digest = content_digest(body.TYPE, domain, canonical_json(body.to_data()), actor)
     signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(digest, source, id, time_us))
     return key_id(private_key), _text(signature)
 

@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -17,9 +16,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.helpers import create_ssl_context
-from pydantic import BaseModel, ConfigDict, SecretStr
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
+from .settings import KafkaSettings
 from .topics import check_size
 
 log = structlog.get_logger()
@@ -29,33 +28,19 @@ NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
 
 
-class KafkaSettings(BaseModel):
-    """How to reach Kafka. Times are seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    bootstrap: str
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    username: str | None = None
-    password: SecretStr | None = None
-    cafile: Path | None = None
-    request_timeout: float = 10.0
-    session_timeout: float = 6.0
-
-    def client_arguments(self) -> dict[str, Any]:
-        """What every aiokafka client is made with."""
-        tls = self.security_protocol in ("SSL", "SASL_SSL")
-        return {
-            "bootstrap_servers": self.bootstrap,
-            "security_protocol": self.security_protocol,
-            "ssl_context": create_ssl_context(cafile=self.cafile and str(self.cafile)) if tls else None,
-            "sasl_mechanism": self.sasl_mechanism,
-            "sasl_plain_username": self.username,
-            "sasl_plain_password": self.password and self.password.get_secret_value(),
-            "request_timeout_ms": round(self.request_timeout * 1000),
-            "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
-        }
+def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
+    """What every aiokafka client is made with."""
+    tls = settings.security_protocol in ("SSL", "SASL_SSL")
+    return {
+        "bootstrap_servers": settings.bootstrap,
+        "security_protocol": settings.security_protocol,
+        "ssl_context": create_ssl_context(cafile=settings.cafile and str(settings.cafile)) if tls else None,
+        "sasl_mechanism": settings.sasl_mechanism or "PLAIN",
+        "sasl_plain_username": settings.username,
+        "sasl_plain_password": settings.password and settings.password.get_secret_value(),
+        "request_timeout_ms": settings.request_timeout_ms,
+        "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
+    }
 
 
 class KafkaBus:
@@ -83,22 +68,22 @@ class KafkaBus:
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
         reader = KafkaReader(self.settings, positions)
-        self._open.append(reader)
         await reader.start()
+        self._keep(reader)
         return reader
 
     async def producer(self) -> Producer:
         """A producer of its own incarnation."""
         producer = KafkaProducer(self.settings)
-        self._open.append(producer)
         await producer.start()
+        self._keep(producer)
         return producer
 
     async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
         """Take a seat in the group; returns once the group has given it its partitions."""
         seat = KafkaSeat(self.settings, group, topic, instance)
-        self._open.append(seat)
         await seat.start()
+        self._keep(seat)
         return seat
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
@@ -129,13 +114,16 @@ class KafkaBus:
             await _bounded(self._admin.close(), self.settings.request_timeout)
         self._admin = self._looker = None
 
+    def _keep(self, opened: "KafkaReader | KafkaProducer | KafkaSeat") -> None:
+        self._open = [*(each for each in self._open if not each.closed), opened]
+
     async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
         async with self._connecting:
             if self._admin is None:
-                admin = AIOKafkaAdminClient(**self.settings.client_arguments())
+                admin = AIOKafkaAdminClient(**client_arguments(self.settings))
                 self._admin = await _started(admin, admin.close)
             if self._looker is None:
-                looker = AIOKafkaConsumer(**self.settings.client_arguments(), enable_auto_commit=False)
+                looker = AIOKafkaConsumer(**client_arguments(self.settings), enable_auto_commit=False)
                 self._looker = await _started(looker, looker.stop)
             return self._admin, self._looker
 
@@ -150,13 +138,14 @@ class KafkaReader:
         self._settings = settings
         self._positions = {TopicPartition(topic, partition): offset for topic, partition, offset in positions}
         self._consumer = AIOKafkaConsumer(
-            **settings.client_arguments(),
+            **client_arguments(settings),
             auto_offset_reset="none",
             enable_auto_commit=False,
             fetch_max_wait_ms=100,  # new messages are answered at once; only `follow` ever waits for this
             max_partition_fetch_bytes=4 * MIB,
         )
         self._heard = 0.0
+        self.closed = False
 
     async def start(self) -> None:
         """Connect."""
@@ -214,6 +203,7 @@ class KafkaReader:
 
     async def close(self) -> None:
         """Let go of the connection."""
+        self.closed = True
         await _bounded(self._consumer.stop(), self._settings.request_timeout)
 
     def _assign(self) -> None:
@@ -242,7 +232,7 @@ class KafkaProducer:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._producer = AIOKafkaProducer(
-            **settings.client_arguments(),
+            **client_arguments(settings),
             enable_idempotence=True,
             acks="all",
             linger_ms=0,
@@ -251,6 +241,7 @@ class KafkaProducer:
         )
         self._unacknowledged: dict[asyncio.Future[Receipt], asyncio.TimerHandle] = {}
         self._failure: str | None = None
+        self.closed = False
 
     async def start(self) -> None:
         """Connect and be given a producer id."""
@@ -276,6 +267,7 @@ class KafkaProducer:
 
     async def close(self, timeout: float = 5.0) -> None:
         """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
+        self.closed = True
         if not await _bounded(self._producer.stop(), timeout):
             log.warning("kafka producer did not end in time", seconds=timeout)
             await _bounded(self._producer.client.close(), timeout)
@@ -330,20 +322,19 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
     """A seat in a consumer group that reads nothing.
 
     Every rebalance takes all partitions away for a moment; `owned` keeps what it was until the group has decided.
+    Two living members with the same `instance` take the seat from each other for ever.
     """
 
     def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
         self._settings = settings
         self._group = group
-        session_ms = round(settings.session_timeout * 1000)
         self._consumer = AIOKafkaConsumer(
-            **settings.client_arguments()
-            | {"request_timeout_ms": round((settings.request_timeout + settings.session_timeout) * 1000)},
+            **client_arguments(settings) | {"request_timeout_ms": settings.request_timeout_ms + settings.session_timeout_ms},
             group_id=group,
             group_instance_id=instance,
             enable_auto_commit=False,
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // 3,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
         )
         self._consumer.subscribe([topic], listener=self)
         self._owned: frozenset[int] | None = None
@@ -351,6 +342,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
         self._trouble: KafkaError | None = None
         self._news = asyncio.Event()
         self._holding: asyncio.Task[None] | None = None
+        self.closed = False
 
     @property
     def owned(self) -> frozenset[int]:
@@ -359,9 +351,13 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def start(self) -> None:
         """Join the group and wait for its decision."""
-        async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout):
-            await _started(self._consumer, self._consumer.stop)
-            await self._news.wait()
+        try:
+            async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000):
+                await self._consumer.start()
+                await self._news.wait()
+        except BaseException:
+            await self.close()
+            raise
         self._told = self.owned
         self._holding = asyncio.create_task(self._hold())
 
@@ -385,6 +381,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def close(self) -> None:
         """End; with an `instance` the seat is kept until the session times out."""
+        self.closed = True
         if self._holding is not None:
             self._holding.cancel()
             self._holding = None
@@ -417,7 +414,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
     """An administration client for a few calls, within one `request_timeout` all together."""
     _take_over_logging()
-    admin = AIOKafkaAdminClient(**settings.client_arguments())
+    admin = AIOKafkaAdminClient(**client_arguments(settings))
     try:
         async with _calling(settings, "create topics", extra=2 * settings.request_timeout):
             yield await _started(admin, admin.close)

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, record_hash
 from bailiff_core.records.chain import WRITER_STARTED
@@ -51,11 +51,15 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The last record of one `append` is part of the log: at this offset, with this head after it."""
+    """The records of one `append` are part of the log. head: after the last of them, at this offset.
+
+    append_time: the broker's of the last one, µs UTC. entries: all of them, as a reader finds them.
+    """
 
     head: ChainHead
     offset: int
     append_time: int
+    entries: tuple[Entry, ...]
 
 
 OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
@@ -66,6 +70,8 @@ class AuditReader:
 
     head: where the chain stands after what was read. offset: the Kafka offset that is read next.
     """
+
+    topic = AUDIT.name
 
     def __init__(self, bus: Bus, domain: str, partition: int, head: ChainHead | None = None, offset: int = 0) -> None:
         self.bus = bus
@@ -149,19 +155,30 @@ class AuditReader:
 
 
 @dataclass(frozen=True, slots=True)
+class _Append:
+    """What one call of `append` is waiting for."""
+
+    committed: "asyncio.Future[Committed]"
+    count: int
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class _Sent:
     """A record on its way. head: the chain after it."""
 
+    record: Record
+    wire: Wire
     head: ChainHead
     acknowledgement: "asyncio.Future[Receipt]"
-    committed: "asyncio.Future[Committed] | None"
+    append: _Append
 
 
 class AuditWriter:
     """One writer incarnation. After any exception of its own it is finished: make a new one, with the same reader.
 
     The reader must be used by nobody else meanwhile. When the writer is finished, the reader stands behind the last
-    committed record, so that whoever reads on sees what came after.
+    record that was handed out, by `begin` or by a result of `append`: whoever reads on sees all that came after.
     """
 
     def __init__(self, bus: Bus, reader: AuditReader, window: int = 200, tries: int = 5) -> None:
@@ -173,6 +190,7 @@ class AuditWriter:
         self._sent_head = reader.head  # after all that was sent
         self._head = reader.head  # after all that is committed
         self._offset = reader.offset  # behind the last committed record
+        self._handed_out = (reader.head, reader.offset)
         self._last_append_time: int | None = None
         self._sent: deque[_Sent] = deque()
         self._appending = asyncio.Lock()  # one list of records after another
@@ -222,24 +240,26 @@ class AuditWriter:
                 raise SteppedDown(f"{self._tries} times another writer of {self._reader.domain} was faster")
         except BusUnavailable as error:
             self._mark_read()
+            self._handed_out = (self._head, self._offset)
             raise self._end(OutcomeUnknown(str(error))) from error
         except BaseException as error:
             self._mark_read()
+            self._handed_out = (self._head, self._offset)
             self._end(error if isinstance(error, Exception) else OutcomeUnknown("the start was cancelled"))
             raise
         self._last_append_time = started.append_time
         self._mark_read()
+        self._handed_out = (self._head, self._offset)
         self._sent_head = self._head
-        self._room.set()
         self._settling = asyncio.create_task(self._settle())
         return started
 
     async def append(self, records: Sequence[Record]) -> "asyncio.Future[Committed]":
-        """Send these records, in order; await the result to know that the last of them is committed.
+        """Send these records, in order; await the result to know that all of them are committed.
 
         `prev` is filled in; everything else must continue the chain already, or `ValueError` is raised and nothing is
         sent. Waits while the window of unacknowledged records is full. Raises `SteppedDown` or `OutcomeUnknown`, here
-        or there.
+        or there; `OffsetGone` if the log was cut short, `UnreadableRecord` if a newer release writes it.
         """
         if not records:
             raise ValueError("nothing to append")
@@ -248,20 +268,15 @@ class AuditWriter:
             prepared = chained(self._sent_head, records)
             committed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
             committed.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody has to look
-            for number, (wire, head) in enumerate(prepared, 1):
-                await self._wait_for_room()
-                async with self._sending:
-                    self._refuse_if_ended()
-                    try:
-                        acknowledgement = await self._send(wire)
-                    except BusUnavailable as error:
-                        raise self._end(OutcomeUnknown(str(error))) from error
-                    except BaseException:
-                        self._end(OutcomeUnknown("a send was cut short"))
-                        raise
-                    self._sent_head = head
-                    self._sent.append(_Sent(head, acknowledgement, committed if number == len(prepared) else None))
-                    self._work.set()
+            append = _Append(committed, len(prepared))
+            try:
+                for record, wire, head in prepared:
+                    await self._hand_over(record, wire, head, append)
+            except BusUnavailable as error:
+                raise self._end(OutcomeUnknown(str(error))) from error
+            except BaseException:
+                self._end(OutcomeUnknown("an append was cut short"))
+                raise
         return committed
 
     async def check(self) -> None:
@@ -272,7 +287,8 @@ class AuditWriter:
                 return  # their acknowledgements will tell
             try:
                 self._reader.move(self._head, self._offset)
-                while self._reader.offset < await self._reader.end():
+                end = await self._reader.end()
+                while self._reader.offset < end:
                     await self._read_on()
                 self._mark_read()
             except BusUnavailable:
@@ -284,9 +300,7 @@ class AuditWriter:
     async def close(self, timeout: float = 5.0) -> None:
         """Let what was sent be settled for at most `timeout` seconds, then end this incarnation."""
         if self._sent:
-            last = next((sent.committed for sent in reversed(self._sent) if sent.committed is not None), None)
-            if last is not None:
-                await asyncio.wait([last], timeout=timeout)
+            await asyncio.wait([self._sent[-1].append.committed], timeout=timeout)
         if self._settling is not None:
             self._settling.cancel()
         self._end(SteppedDown("the writer was closed"))
@@ -300,9 +314,9 @@ class AuditWriter:
         if not records or records[-1].type != WRITER_STARTED:
             raise ValueError("the first records of a writer end with WriterStarted")
         prepared = chained(self._reader.head, records)
-        acknowledgements = [await self._send(wire) for wire, _ in prepared]
+        acknowledgements = [await self._send(wire) for _, wire, _ in prepared]
         receipts = [await acknowledgement for acknowledgement in acknowledgements]
-        ours, last = prepared[-1][1].hash, receipts[-1].offset
+        ours, last = prepared[-1][2].hash, receipts[-1].offset
         end = await self._reader.end() if last is None else last + 1
         started: Entry | None = None
         while self._reader.offset < end:
@@ -320,11 +334,16 @@ class AuditWriter:
         assert self._producer is not None
         return await self._producer.send(AUDIT.name, wire.value, headers=wire.headers, partition=self._reader.partition)
 
-    async def _wait_for_room(self) -> None:
+    async def _hand_over(self, record: Record, wire: Wire, head: ChainHead, append: _Append) -> None:
         while self._ended is None and len(self._sent) >= self._window:
             self._room.clear()
             await self._room.wait()
-        self._refuse_if_ended()
+        async with self._sending:
+            self._refuse_if_ended()
+            acknowledgement = await self._send(wire)
+            self._sent_head = head
+            self._sent.append(_Sent(record, wire, head, acknowledgement, append))
+            self._work.set()
 
     # --- settling: from acknowledged to committed
 
@@ -347,8 +366,11 @@ class AuditWriter:
     def _commit(self, offset: int, append_time: int) -> None:
         sent = self._sent.popleft()
         self._head, self._offset, self._last_append_time = sent.head, offset + 1, append_time
-        if sent.committed is not None and not sent.committed.done():
-            sent.committed.set_result(Committed(sent.head, offset, append_time))
+        append = sent.append
+        append.entries.append(Entry(sent.record, sent.wire, offset, append_time, sent.head.hash))
+        if len(append.entries) == append.count and not append.committed.done():
+            append.committed.set_result(Committed(sent.head, offset, append_time, tuple(append.entries)))
+            self._handed_out = (self._head, self._offset)
         self._room.set()
 
     async def _read_back(self) -> None:
@@ -393,23 +415,24 @@ class AuditWriter:
         """Finish this incarnation; the first reason stands. Returns it."""
         if self._ended is None:
             self._ended = error
-            self._reader.move(self._head, self._offset)
+            self._reader.move(*self._handed_out)
             for sent in self._sent:
-                if sent.committed is not None and not sent.committed.done():
-                    sent.committed.set_exception(error)
+                if not sent.append.committed.done():
+                    sent.append.committed.set_exception(error)
             self._sent.clear()
             self._room.set()
         return self._ended
 
 
-def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Wire, ChainHead]]:
-    """The bytes of these records with `prev` filled in, and the head after each.
+def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Record, Wire, ChainHead]]:
+    """These records with `prev` filled in, their bytes, and the head after each.
 
     Raises `ValueError` for one that would not continue the chain, or is too large.
     """
     prepared = []
-    for record in records:
-        wire = encode(dataclasses.replace(record, prev=head.hash))
+    for given in records:
+        record = dataclasses.replace(given, prev=head.hash)
+        wire = encode(record)
         where = f"{record.domain}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)
         if size > AUDIT_LIMIT:
@@ -417,6 +440,6 @@ def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Wire, Chai
         after = continues(head, wire)
         if isinstance(after, Break):
             raise ValueError(f"{where} does not continue the log: {after.reason}")
-        prepared.append((wire, after))
+        prepared.append((record, wire, after))
         head = after
     return prepared

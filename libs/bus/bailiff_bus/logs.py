@@ -10,7 +10,7 @@ import sys
 from typing import Any, Literal, TextIO, cast
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 Format = Literal["json", "console"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -35,6 +35,7 @@ def configure_logs(log_format: Format, level: Level, *, service: str, instance: 
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_values(service=service, instance=instance),
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
@@ -52,8 +53,6 @@ def configure_logs(log_format: Format, level: Level, *, service: str, instance: 
         cache_logger_on_first_use=False,
     )
     _redirect_standard_logging(shared, last, out, number)
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(service=service, instance=instance)
     return logger()
 
 
@@ -61,6 +60,17 @@ def logger(**values: Any) -> FilteringBoundLogger:
     """A logger that adds these values, such as `domain`, to each line."""
     bound: FilteringBoundLogger = structlog.get_logger(**values)
     return bound
+
+
+def _with_values(**values: str) -> Processor:
+    """Not bound to a context: lines from threads and signal handlers need them as well."""
+
+    def add(_: Any, __: str, line: EventDict) -> EventDict:
+        for name, value in values.items():
+            line.setdefault(name, value)
+        return line
+
+    return add
 
 
 def _redirect_standard_logging(shared: list[Processor], last: list[Processor], out: TextIO, level: int) -> None:

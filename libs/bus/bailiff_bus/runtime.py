@@ -141,7 +141,9 @@ class Host(Generic[Settings]):
         checks: dict[str, str | None] = {"kafka": self._waiting_for}
         if self._stop.is_set():
             checks["running"] = "stopping"
-        if self._service is not None and self._waiting_for is None:
+        if self._service is None:
+            checks["running"] = "starting"
+        elif self._waiting_for is None:
             checks |= self._service.readiness()
         return checks
 
@@ -197,7 +199,8 @@ class Host(Generic[Settings]):
         finally:
             asked.cancel()
             work.cancel()
-        await work
+        if not work.cancelled():
+            work.result()
         if not self._stop.is_set():
             raise MustStop(ExitCode.INTERNAL, f"{service.name} ended although nobody asked it to")
         self._log.info("stopped")

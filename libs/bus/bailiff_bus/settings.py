@@ -1,18 +1,19 @@
 """Settings of a service: defaults, then the file that `BAILIFF_SETTINGS` names (TOML or YAML), then `BAILIFF_*`.
 
-`BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. A setting that nobody knows, or that does not fit, is a
-`SettingsError` of one sentence each; secrets are never in it. Settings say how a service reaches its surroundings and
-nothing that a decision depends on: that is the policy, a record.
+`BAILIFF_KAFKA__BOOTSTRAP` sets `kafka.bootstrap`. What does not fit, and in the file what nobody knows, is a
+`SettingsError` of one sentence each; secrets are never in it. (Services may share an environment, so a variable of
+another one is passed over.) Settings say how a service reaches its surroundings and nothing that a decision depends
+on: that is the policy, a record.
 """
 
 import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -23,7 +24,6 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as UnreadableVariable
 
 from bailiff_bus.complaints import complaints
-from bailiff_bus.kafka import KafkaSettings
 from bailiff_bus.logs import Format, Level
 from bailiff_core.model.document import Count, Document, Name
 
@@ -41,6 +41,41 @@ class SettingsError(Exception):
         super().__init__("\n".join(sentences))
 
 
+class KafkaSettings(BaseModel):
+    """How to reach the brokers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap: Annotated[str, Field(min_length=1)] = "127.0.0.1:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    cafile: Path | None = None
+    request_timeout_ms: Annotated[int, Field(ge=100)] = 10_000
+    session_timeout_ms: Annotated[int, Field(ge=1000)] = 6_000
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> "KafkaSettings":
+        wants_sasl = self.security_protocol.startswith("SASL")
+        given = [name for name in ("sasl_mechanism", "username", "password") if getattr(self, name) is not None]
+        if wants_sasl and len(given) < 3:
+            raise ValueError(f"{self.security_protocol} needs sasl_mechanism, username and password")
+        if given and not wants_sasl:
+            raise ValueError(f"given without effect, as security_protocol is {self.security_protocol}: {', '.join(given)}")
+        return self
+
+    @property
+    def request_timeout(self) -> float:
+        """In seconds."""
+        return self.request_timeout_ms / 1000
+
+    @property
+    def session_timeout(self) -> float:
+        """In seconds."""
+        return self.session_timeout_ms / 1000
+
+
 class ServiceSettings(BaseSettings):
     """What every service is told. A service adds its own by a subclass."""
 
@@ -48,7 +83,7 @@ class ServiceSettings(BaseSettings):
         env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", hide_input_in_errors=True
     )
 
-    kafka: KafkaSettings = KafkaSettings(bootstrap="127.0.0.1:9092")
+    kafka: KafkaSettings = KafkaSettings()
     http_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     http_port: Port = 0
     http_address_file: Path | None = None

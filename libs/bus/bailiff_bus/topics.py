@@ -40,7 +40,7 @@ from .messages import (
 from .port import Headers
 
 if TYPE_CHECKING:
-    from .kafka import KafkaSettings
+    from .settings import KafkaSettings
 
 KIB = 1024
 INPUT_LIMIT = 256 * KIB
@@ -226,7 +226,8 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
     """
     from aiokafka.admin import NewPartitions, NewTopic  # here, so that knowing the topics needs no Kafka client
 
-    from .kafka import KafkaSettings, connected_admin, refusals
+    from .kafka import connected_admin, refusals
+    from .settings import KafkaSettings
 
     settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
     done = []

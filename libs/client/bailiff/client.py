@@ -108,7 +108,7 @@ class Client:
 
     async def domains(self) -> Mapping[str, Domain]:
         """Every pool that has a log, by name."""
-        if self._domains is None:
+        if not self._domains:
             found: dict[str, Domain] = {}
             for partition, span in (await self.audit_spans()).items():
                 domain = await self._first_record(partition, span)

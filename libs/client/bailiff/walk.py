@@ -142,8 +142,16 @@ class Walk:
         else:
             self._harmless.add(digest)
         if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
-            says = {"seq": _text(wire, "ce_seq"), "epoch": _text(wire, "ce_epoch"), "writer": _writer(wire)}
-            self.orphans.append(OrphanFound(offset=message.offset, kind=kind, reason=reason, **says))
+            self.orphans.append(
+                {
+                    "offset": message.offset,
+                    "kind": kind,
+                    "reason": reason,
+                    "seq": _text(wire, "ce_seq"),
+                    "epoch": _text(wire, "ce_epoch"),
+                    "writer": _writer(wire),
+                }
+            )
 
     def _kind(self, wire: Wire, digest: str) -> OrphanKind:
         seq, epoch = _number(wire, "ce_seq"), _number(wire, "ce_epoch")

@@ -84,6 +84,7 @@ class EmbeddedKafka:
         self._progress = progress
         self._command: list[str] = []
         self._popen: subprocess.Popen[bytes] | None = None
+        self._identity: Identity | None = None
 
     # ------------------------------------------------------------------------------------------- where it is
 
@@ -143,9 +144,8 @@ class EmbeddedKafka:
 
     def stop(self, grace_s: float = 20.0) -> None:
         """End it in order (killed if that takes too long); the data stays."""
-        if self._popen is not None:
-            with contextlib.suppress(ProcessLookupError):  # it ended before anyone looked
-                Identity.of(self._popen.pid).end(grace_s)
+        if self._identity is not None:
+            self._identity.end(grace_s)
             self._reap()
 
     def kill(self) -> None:
@@ -162,13 +162,13 @@ class EmbeddedKafka:
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers.
 
-        After more than 2 s (its session) the broker may come back as one that was lost: clients then retry for a moment.
+        After more than 2 s (its session) the broker may come back as one that was lost: clients retry for a moment.
         """
-        os.kill(self.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Stop it and remove the folder if it was a temporary one."""
@@ -210,11 +210,9 @@ class EmbeddedKafka:
             if not file.exists():
                 self._progress("teaching Java to start Kafka fast (once)")
                 part = file.with_suffix(".part")
-                trial = EmbeddedKafka(
-                    cache=self._cache, jvm_flags=[*self._java_flags, f"-XX:AOTCacheOutput={part}"], fast_start=False
-                )
-                trial.start().stop(grace_s=120.0)
-                trial.close()
+                flags = [*self._java_flags, f"-XX:AOTCacheOutput={part}"]
+                with EmbeddedKafka(cache=self._cache, jvm_flags=flags, fast_start=False) as trial:
+                    trial.stop(grace_s=120.0)  # Java writes the file as it ends
                 if not part.exists():
                     self._progress(f"Java left no start-up cache in {self._cache}; starts are slower without it")
                     return []
@@ -242,9 +240,11 @@ class EmbeddedKafka:
         self._popen = spawn(
             [*self._command, "kafka.Kafka", str(settings)],
             log=self.state_dir / "kafka.out",
+            cwd=self.state_dir,
             die_with_parent=self._die_with_parent,
         )
-        write_record(self.state_dir, _RECORD, Identity.of(self._popen.pid))
+        self._identity = Identity.of(self._popen.pid)
+        write_record(self.state_dir, _RECORD, self._identity)
         try:
             ready = wait_until(lambda: not self.running() or _serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
@@ -302,10 +302,15 @@ class EmbeddedKafka:
         if done.returncode != 0:
             raise KafkaStartError(f"Kafka could not format {self.data_dir}:\n{done.stdout}{done.stderr}")
 
+    def _signal(self, number: signal.Signals) -> None:
+        if self._identity is None or not self.running():
+            raise RuntimeError("the broker does not run")
+        self._identity.signal(number)
+
     def _reap(self) -> None:
         if self._popen is not None:
             self._popen.wait()
-            self._popen = None
+            self._popen = self._identity = None
             drop_record(self.state_dir, _RECORD)
 
     def _last_lines(self, began: int) -> str:

@@ -71,5 +71,6 @@ def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: Job
         node_rank=numbers.index(node.number),
         nodes=len(numbers),
         world_size=len(job.tasks),
+        local_world_size=len(local),
         master_node=pool.nodes[numbers[0]].name,
     )

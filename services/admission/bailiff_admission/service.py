@@ -48,8 +48,11 @@ class AdmissionService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
-        await check_topics(self._bus)
-        await self._domains.run(stop)
+        try:
+            await check_topics(self._bus)
+            await self._domains.run(stop)
+        finally:
+            await self._bus.close()
 
     async def _open_view(self, pool: PoolDeclaration) -> DomainView:
         rejected = self._rejected[pool.name] = deque(maxlen=LETTERS_SENT_AGAIN)

@@ -180,7 +180,8 @@ class Writer:
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
-        return Fence(node=name, incarnation=node.incarnation, sender="admission", sender_epoch=self._pool.epoch)
+        lease = self._pool.rules.nodes.lease
+        return Fence(node=name, incarnation=node.incarnation, sender="admission", sender_epoch=self._pool.epoch, lease=lease)
 
     # --- turns
 

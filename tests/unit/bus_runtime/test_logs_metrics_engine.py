@@ -58,6 +58,7 @@ def test_two_services_in_one_process_count_apart() -> None:
     one.orphans.labels("a100").inc()
     assert b'bailiff_orphans_total{domain="a100"} 1.0' in one.text()
     assert b"a100" not in other.text()
+    assert b"_created" not in one.text()
 
 
 def test_an_engine_is_named_by_release_digest_and_logic() -> None:

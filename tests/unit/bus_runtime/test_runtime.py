@@ -159,6 +159,10 @@ async def test_a_service_may_not_end_unasked() -> None:
     assert await Stage(work).play() is ExitCode.INTERNAL
 
 
+async def test_a_service_that_cancels_itself_has_ended_unasked() -> None:
+    assert await Stage(failing(asyncio.CancelledError())).play() is ExitCode.INTERNAL
+
+
 async def test_a_service_that_does_not_stop_is_given_up() -> None:
     async def work(_: asyncio.Event) -> None:
         stage.host.ask_to_stop("SIGTERM")
@@ -192,6 +196,24 @@ def test_each_exit_code_says_what_it_means() -> None:
     assert [int(code) for code in ExitCode] == [0, 2, 3, 4, 5, 6, 7, 70]
     assert all(code.__doc__ for code in ExitCode)
     assert len({code.__doc__ for code in ExitCode}) == len(ExitCode)
+
+
+async def test_a_host_that_is_cancelled_takes_its_service_along() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def work(_: asyncio.Event) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    playing = asyncio.create_task(Stage(work).play())
+    await began.wait()
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    await ended.wait()
 
 
 # --- the same as a process of its own
@@ -240,15 +262,17 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
-    process = start(BAILIFF_LOG_FORMAT="console")
+def test_a_signal_stops_the_process_cleanly(
+    start: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    process = start(BAILIFF_INSTANCE="one")
     assert process.stdout
     assert process.stdout.readline() == "running\n"
     process.send_signal(number)
     _, said = process.communicate()
     assert process.returncode == 0
-    assert "started" in said
-    assert number.name in said
+    stopping = json.loads(said.splitlines()[1])
+    assert (stopping["event"], stopping["by"], stopping["service"]) == ("stopping", number.name, "forever")
 
 
 def test_a_process_that_swallows_its_cancellation_ends_all_the_same(

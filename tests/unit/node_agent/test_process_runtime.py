@@ -305,6 +305,16 @@ async def test_what_an_agent_left_half_made_or_half_removed_is_cleared_away(agen
     assert [*(tmp_path / "state" / "unfinished").iterdir()] == []
 
 
+async def test_a_task_forgotten_before_its_supervisor_is_gone_disturbs_nobody(agent: ProcessRuntime, tmp_path: Path) -> None:
+    await run(agent, "true", tmp_path)
+    while not (agent.control_dir(KEY) / "exit.json").exists():
+        pass  # without a turn of the event loop, so that the agent has not heard of the end yet
+    await agent.forget(KEY)
+    other = TaskKey("other", 0, "0")
+    await agent.start(Launch(other, "exit 3"))
+    assert (await exit_of(agent)).key == other
+
+
 async def test_a_job_with_a_dot_in_front_of_its_name_is_a_job(agent: ProcessRuntime, tmp_path: Path) -> None:
     hidden = TaskKey(".hidden", 0, "..")
     await agent.start(Launch(hidden, "exit 3"))

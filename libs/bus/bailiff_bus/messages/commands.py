@@ -26,9 +26,13 @@ class CommandBody(MessageBody):
 
 
 class Fence(CommandBody):
-    """Admission commands of a lower epoch than `sender_epoch` are refused from now on."""
+    """Admission commands of a lower epoch than `sender_epoch` are refused from now on.
+
+    lease: how long the agent may be cut off from Kafka before it stops its jobs.
+    """
 
     TYPE: ClassVar[str] = "bailiff.Fence.v1"
+    lease: Duration = 600_000_000
 
 
 class TaskAt(Document):
@@ -61,6 +65,7 @@ class StartTask(JobCommand):
     node_rank: Count = 0
     nodes: Count = 1
     world_size: Count = 1
+    local_world_size: Count = 1
     master_node: Name
 
 

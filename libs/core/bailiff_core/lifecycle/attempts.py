@@ -62,9 +62,10 @@ def broken_attempts(pool: Pool) -> Iterator[Decision]:
         if job.phase not in ("starting", "running"):
             continue
         broken = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) != "finished"]
-        if job.cancelled:
+        alive = any(task.state in ("starting", "running") for task in job.tasks)
+        if job.cancelled and alive:
             yield _stop(pool, job, "cancelled", "its owner wants it gone")
-        elif broken and not all(task.state == "released" for task in job.tasks):
+        elif broken and alive:
             yield _stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
 
 

@@ -1,10 +1,10 @@
 """Whether a gang could stand on the pool if nobody else were there."""
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.pool import Pool
 
 from .budget import Budget
-from .gang import NoFit, place_gang
+from .gang import NoFit, place_demand
 from .rooms import Rooms
 
 STEPS = 2_000
@@ -15,8 +15,7 @@ def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
 
     Silent nodes and sick or quarantined devices count as good: they may come back.
     """
-    job = Job("", 0, 0, demand, "", 0, False, False, "")
-    found = place_gang(Rooms.when_empty(pool), job, Budget(STEPS))
+    found = place_demand(Rooms.when_empty(pool), demand, Budget(STEPS))
     if isinstance(found, NoFit) and found.kind == "impossible":
         return f"even on the empty pool: {found.why}"
     return None

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Job
 
 from .budget import Budget
 from .need import Need, needs_of, unsupported
 from .packing import Chunk, fill
-from .rooms import NodeRoom, Rooms
+from .rooms import Rooms
 from .search import find_packing
 from .why import why_not
 
@@ -46,17 +47,22 @@ def place_gang(rooms: Rooms, job: Job, budget: Budget, *, promised: bool = False
     the tasks are interchangeable and a task more on a node costs none elsewhere. Several needs: the same greedily,
     largest first, and where that fails a search over all packings within the budget.
     """
-    needs = needs_of(job.demand)
-    missing = unsupported(job.demand)
+    return place_demand(rooms, job.demand, budget, promised=promised)
+
+
+def place_demand(rooms: Rooms, demand: JobDemand, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit:
+    """`place_gang` for what is not a job yet."""
+    needs = needs_of(demand)
+    missing = unsupported(demand)
     if missing is not None:
         return NoFit("impossible", missing)
     if not promised:
         found = _pack(rooms, needs, budget, later=False)
         if isinstance(found, list):
-            return _settle(rooms, needs, found, later=False)
+            return settle(rooms, needs, found, later=False)
     found = _pack(rooms, needs, budget, later=True)
     if isinstance(found, list):
-        return _settle(rooms, needs, found, later=True)
+        return settle(rooms, needs, found, later=True)
     return found
 
 
@@ -65,7 +71,7 @@ def _pack(rooms: Rooms, needs: dict[Need, list[int]], budget: Budget, *, later: 
     why = why_not(rooms, wanted, later=later)
     if why is not None:
         return NoFit("impossible", why)
-    order = sorted(wanted, key=_hardest_first)
+    order = sorted(wanted, key=hardest_first)
     mark = rooms.mark()
     chunks: list[Chunk] = []
     for need in order:
@@ -86,12 +92,13 @@ def _pack(rooms: Rooms, needs: dict[Need, list[int]], budget: Budget, *, later: 
     return NoFit("gave-up", f"found no place for {tasks} together within the search steps")
 
 
-def _hardest_first(need: Need) -> tuple[int, int, int, int]:
+def hardest_first(need: Need) -> tuple[int, int, int, int]:
+    """Sorts needs for placing one after the other."""
     # A need that accepts fewer models first: one that accepts all of them takes what is left over.
     return (len(need.models) or 1 << 30, -need.gpus, -need.cpu_milli, -need.memory_bytes)
 
 
-def _settle(rooms: Rooms, needs: dict[Need, list[int]], chunks: list[Chunk], *, later: bool) -> GangPlace:
+def settle(rooms: Rooms, needs: dict[Need, list[int]], chunks: list[Chunk], *, later: bool) -> GangPlace:
     """Take the room, and deal it to the tasks: in index order to the chunks of their need, lowest device first."""
     waiting = {need: iter(indices) for need, indices in needs.items()}
     places = []
@@ -120,8 +127,3 @@ def take_place(rooms: Rooms, job: Job, place: GangPlace) -> None:
     need_of = {index: need for need, indices in needs_of(job.demand).items() for index in indices}
     for task in place.tasks:
         rooms.take(rooms.nodes[task.node], need_of[task.index], task.devices, later=place.later)
-
-
-def node_of(rooms: Rooms, task: TaskPlace) -> NodeRoom | None:
-    """The node of the place, if it takes tasks."""
-    return rooms.nodes.get(task.node)

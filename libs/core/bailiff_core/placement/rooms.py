@@ -49,6 +49,7 @@ class Rooms:
     def __init__(self, nodes: Iterable[NodeRoom]) -> None:
         self.nodes = {node.number: node for node in sorted(nodes, key=lambda node: node.number)}
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
+        self._footings: dict[tuple[str, int, str], list[tuple[NodeRoom, tuple[int, int, int, int]]]] = {}
         self._suited: dict[Need, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
@@ -93,7 +94,8 @@ class Rooms:
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, the last change first."""
         while len(self._changes) > mark:
-            node, node.unheld, node.later = self._changes.pop()
+            node, unheld, later = self._changes.pop()
+            node.unheld, node.later = unheld, later
 
     def take(self, node: NodeRoom, need: Need, devices: int, count: int = 1, *, later: bool) -> None:
         """`count` tasks stand here from now on: started, or with `later` only promised."""
@@ -113,25 +115,21 @@ class Rooms:
 
     def evict(self, job: Job) -> None:
         """As if the job were told to leave: its room comes later. Of a gang not started the promise is dropped."""
-        for node, amounts in self._standing(job):
+        for node, amounts in self.standing(job):
             self._note(node)
             node.later = _more(node.later, node.usable, *amounts)
 
     def put_back(self, job: Job) -> None:
         """The opposite of `evict`."""
-        for node, amounts in self._standing(job):
+        for node, amounts in self.standing(job):
             self._note(node)
             node.later = _less(node.later, *amounts)
-
-    def nodes_of(self, job: Job) -> list[NodeRoom]:
-        """Nodes on which evicting the job would free room, in order of its tasks, each once."""
-        return list(dict.fromkeys(node for node, _ in self._standing(job)))
 
     def has_place_for(self, job: Job) -> bool:
         """Whether an evicted job's own place is still free for it."""
         mark = self.mark()
         whole = True
-        for node, (devices, cpu_milli, memory_bytes, slots) in self._standing(job):
+        for node, (devices, cpu_milli, memory_bytes, slots) in self.standing(job):
             room = node.later
             whole = (
                 not (devices & node.usable & ~room.devices)
@@ -146,13 +144,24 @@ class Rooms:
         self.rollback(mark)
         return whole
 
-    def _standing(self, job: Job) -> list[tuple[NodeRoom, tuple[int, int, int, int]]]:
-        groups = job.groups() if len(job.demand.tasks) > 1 else [job.demand.tasks[0]] * job.size
-        return [
-            (self.nodes[task.node], (task.devices, groups[task.index].cpu_milli, groups[task.index].memory_bytes, 1))
-            for task in job.tasks
-            if stands(task) and task.node in self.nodes
-        ]
+    def standing(self, job: Job) -> list[tuple[NodeRoom, tuple[int, int, int, int]]]:
+        """What the job's tasks hold, summed by node, in order of its tasks; kept while the attempt stands."""
+        key = (job.id, job.attempt, job.phase)
+        if key not in self._footings:
+            groups = job.groups()
+            sums: dict[int, tuple[int, int, int, int]] = {}
+            for task in job.tasks:
+                if stands(task) and task.node in self.nodes:
+                    group = groups[task.index]
+                    devices, cpu_milli, memory_bytes, slots = sums.get(task.node, (0, 0, 0, 0))
+                    sums[task.node] = (
+                        devices | task.devices,
+                        cpu_milli + group.cpu_milli,
+                        memory_bytes + group.memory_bytes,
+                        slots + 1,
+                    )
+            self._footings[key] = [(self.nodes[number], amounts) for number, amounts in sums.items()]
+        return self._footings[key]
 
     def _note(self, node: NodeRoom) -> None:
         self._changes.append((node, node.unheld, node.later))

@@ -6,7 +6,10 @@ from typing import Literal
 from .budget import Budget
 from .need import Need
 from .packing import Chunk, ranked, take_chunk
-from .rooms import Rooms, slots_for
+from .rooms import NodeRoom, Rooms, slots_for
+
+NODES_PER_STEP = 16
+Entry = tuple[NodeRoom, int, int]  # node, its suited devices, tasks
 
 
 def find_packing(
@@ -14,9 +17,11 @@ def find_packing(
 ) -> list[Chunk] | Literal["impossible", "gave-up"]:
     """Depth first over the needs; per need over all ways to spread its tasks over the nodes. `rooms` stays as it was.
 
-    One step is one spread tried. Equal nodes are interchangeable: of two, the first takes at least as many tasks.
+    Each spread tried costs steps by the size of the pool.
+    Equal nodes are interchangeable: of two, the first takes at least as many tasks.
     """
     start = rooms.mark()
+    effort = 1 + len(rooms.nodes) // NODES_PER_STEP
     chunks: list[list[Chunk]] = []
     levels = [_spreads(rooms, wanted, 0, later=later)]
     marks = [start]
@@ -24,7 +29,7 @@ def find_packing(
         while levels:
             rooms.rollback(marks[-1])
             del chunks[len(levels) - 1 :]
-            if not budget.spend():
+            if not budget.spend(effort):
                 return "gave-up"
             spread = next(levels[-1], None)
             if spread is None:
@@ -43,7 +48,7 @@ def find_packing(
     return "impossible" if _devices_interchangeable(rooms, wanted) else "gave-up"
 
 
-def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later: bool) -> Iterator[list[tuple]]:  # type: ignore[type-arg]
+def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later: bool) -> Iterator[list[Entry]]:
     """All ways to spread the level's tasks over nodes, the packed ones first, as (node, suited devices, count)."""
     need, count = wanted[level]
     nodes = ranked(rooms, need, later=later)
@@ -62,8 +67,9 @@ def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later:
         if going_down and len(counts) < len(caps):
             place = len(counts)
             most = min(caps[place], left)
-            if twin[place] is not None:
-                most = min(most, counts[twin[place]])
+            before = twin[place]
+            if before is not None:
+                most = min(most, counts[before])
             counts.append(most)
             left -= most
             going_down = left <= room_after[place + 1]
@@ -88,7 +94,7 @@ def _packed(caps: list[int], count: int) -> list[int]:
     return counts
 
 
-def _twins(rooms: Rooms, nodes: list[tuple], needs: list[Need], *, later: bool) -> list[int | None]:  # type: ignore[type-arg]
+def _twins(rooms: Rooms, nodes: list[Entry], needs: list[Need], *, later: bool) -> list[int | None]:
     """For each node the nearest one before it that looks the same to all needs."""
     suited_by_need = [{node.number: suited for node, suited in rooms.suited(need)} for need in needs]
     seen: dict[tuple[object, ...], int] = {}

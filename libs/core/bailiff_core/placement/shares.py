@@ -1,5 +1,7 @@
 """A gang's placement in the compact form of the records, and back."""
 
+from itertools import pairwise
+
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.places import NodeShare, bits, numbers, ranges
 from bailiff_core.model.pool import Job
@@ -68,7 +70,7 @@ def _numbers(text: str, what: str) -> list[int]:
         found = numbers(text)
     except ValueError as error:
         raise ValueError(f"{what} {text!r}: {error}") from None
-    if any(one >= two for one, two in zip(found, found[1:], strict=False)):
+    if any(one >= two for one, two in pairwise(found)):
         raise ValueError(f"{what} {text!r} are not in ascending order")
     return found
 

@@ -5,7 +5,7 @@ from .rooms import NodeRoom, Rooms, slots_for
 
 
 def why_not(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
-    """A reason that holds whatever the packing: a kind of task that lacks room all by itself, or sums that do not add up."""
+    """A reason that holds whatever the packing: one kind of task lacks room by itself, or the sums do not add up."""
     for need, count in wanted.items():
         places = 0
         for node, suited in rooms.suited(need):
@@ -13,7 +13,7 @@ def why_not(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None
             if places >= count:
                 break
         if places < count:
-            return _one_need(rooms, need, count, places, later=later)
+            return _one_need(rooms, need, count, places)
     if len(wanted) > 1:
         return _sums(rooms, wanted, later=later)
     return None
@@ -31,7 +31,7 @@ def _sums(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
     return None
 
 
-def _one_need(rooms: Rooms, need: Need, count: int, places: int, *, later: bool) -> str:
+def _one_need(rooms: Rooms, need: Need, count: int, places: int) -> str:
     if need.gpus and need.gpus == max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0):
         wants = f"{_many(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
         has = "none has them" if not places else f"{places} {'has' if places == 1 else 'have'} them"

@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Job, Pool
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`excludes(pool, asker, candidate)` says whether the candidate is shielded; `says` ends the phrase "a job that"."""
+    """`excludes(pool, asker, candidate)`: is the candidate shielded? `says` ends the phrase "a job that"."""
 
     name: str
     excludes: Callable[[Pool, Job, Job], bool]

@@ -26,11 +26,13 @@ def what_it_would_take(asker: Job, rooms: Rooms, excluded: Mapping[str, list[Job
     shielded = [job for rule, jobs in excluded.items() if rule != already_leaving.NAME for job in jobs]
     for job in shielded:
         rooms.evict(job)
-    fit = fit_for(rooms, asker, budget)
+    shielded.sort(key=lambda job: (job.priority, job.gpus, -job.seq, job.id), reverse=True)
+    fit = fit_for(rooms, asker, budget, shielded)
     if not fit.fits():
-        return f"even if every job left: {why}"
+        found = place_gang(rooms, asker, budget, promised=True)
+        return f"even if every job left: {found.why if isinstance(found, NoFit) else why}"
     shielded = [job for job in shielded if fit.uses(job)]
-    needed = put_back_all(fit, sorted(shielded, key=lambda job: (job.priority, job.gpus, -job.seq, job.id), reverse=True))
+    needed = put_back_all(fit, shielded)
     needed.sort(key=lambda job: (job.seq, job.id))
     says = {rule.name: rule.says for rule in RULES}
     named = [f"{job.id!r}, which {says[rule_of[job.id]]}" for job in needed[:NAMED]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bailiff_core.model.pool import Job
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.rooms import NodeRoom, stands
+from bailiff_core.placement.rooms import NodeRoom
 
 from .fit import OneNeed
 
@@ -56,12 +56,11 @@ def _mix(
         before = list(best)
         for option in options:
             for gained in range(1, short + 1):
-                base = before[max(0, gained - option.gain)]
-                if base is None:
-                    continue
-                weight = base[0] + option.weight
+                base = before[gained - option.gain] if gained > option.gain else before[0]
+                if base is None or (weight := base[0] + option.weight) >= limit:
+                    break  # more slots are never lighter
                 known = best[gained]
-                if weight < limit and (known is None or weight < known[0]):
+                if known is None or weight < known[0]:
                     best[gained] = (weight, (*base[1], option))
     found = best[short]
     return (None if found is None else [job for option in found[1] for job in option.jobs]), True
@@ -78,7 +77,7 @@ def _parts(fit: OneNeed, candidates: Sequence[Job]) -> list[list[Job]]:
 
     first_node: list[int] = []
     for job in candidates:
-        numbers = [node.number for node in fit.rooms.nodes_of(job) if node in fit.suited]
+        numbers = [node.number for node, _ in fit.rooms.standing(job) if node in fit.suited]
         for number in numbers[1:]:
             root[find(number)] = find(numbers[0])
         first_node.append(numbers[0])
@@ -127,20 +126,13 @@ def _options(
 
 def _footprint(fit: OneNeed, job: Job) -> object:
     """Where and how much room the job's eviction frees, as far as it matters to the gang."""
-    groups = job.groups()
-    per_node: dict[int, list[int]] = {}
-    for node in fit.rooms.nodes_of(job):
-        if node in fit.suited:
-            per_node[node.number] = [0, 0, 0, 0]
-    for task in job.tasks:
-        sums = per_node.get(task.node)
-        if sums is not None and stands(task):
-            node = fit.rooms.nodes[task.node]
-            sums[0] += (task.devices & fit.suited[node]).bit_count()
-            sums[1] += groups[task.index].cpu_milli
-            sums[2] += groups[task.index].memory_bytes
-            sums[3] += 1
-    return tuple((number, *sums) for number, sums in sorted(per_node.items()))
+    return tuple(
+        sorted(
+            (node.number, (devices & fit.suited[node]).bit_count(), *rest)
+            for node, (devices, *rest) in fit.rooms.standing(job)
+            if node in fit.suited
+        )
+    )
 
 
 def _gain(fit: OneNeed, jobs: tuple[Job, ...]) -> int:
@@ -148,7 +140,7 @@ def _gain(fit: OneNeed, jobs: tuple[Job, ...]) -> int:
     touched: dict[NodeRoom, None] = {}
     for job in jobs:
         fit.rooms.evict(job)
-        touched.update(dict.fromkeys(fit.rooms.nodes_of(job)))
+        touched.update((node, None) for node, _ in fit.rooms.standing(job))
     gain = sum(fit.count(node) - fit.slots[node] for node in touched if node in fit.suited)
     fit.rooms.rollback(mark)
     return gain

@@ -18,7 +18,9 @@ from .objective import loss, weigh
 from .parts import search_parts
 from .tree import put_back_all, search_tree
 
-RUNNER_UP_TRIES = 3
+RUNNER_UP_TRIES = 2
+PLACEMENT_STEPS = 10_000
+IMPROVEMENTS = 5
 
 
 @dataclass(slots=True)
@@ -74,7 +76,9 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
         return _refusal(asker, request, field, budget, "impossible", f"{who} does not let it displace others")
     for job in field.candidates:
         rooms.evict(job)
-    fit = fit_for(rooms, asker, budget)
+    weights = weigh(pool, rules, field.candidates)
+    heaviest_first = sorted(field.candidates, key=lambda job: weights[job.id], reverse=True)
+    fit = fit_for(rooms, asker, budget, heaviest_first)
     if not fit.fits():
         if not fit.exact:
             why = "found no packing of this gang within the search steps, with all permitted victims gone"
@@ -82,30 +86,29 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
         would_need = what_it_would_take(asker, rooms, field.excluded)
         return _refusal(asker, request, field, budget, "impossible", would_need)
 
-    weights = weigh(pool, rules, field.candidates)
     useless = [job for job in field.candidates if not fit.uses(job)]
     useful = [job for job in field.candidates if fit.uses(job)]
     for job in useless:
         rooms.put_back(job)
-    heaviest_first = sorted(useful, key=lambda job: weights[job.id], reverse=True)
+    heaviest_first = [job for job in heaviest_first if fit.uses(job)]
     victims = _fill_back(fit, heaviest_first)
     better, finished = _improve(fit, useful, weights, _weight(victims, weights), budget)
     proven = finished and fit.exact
     if better is not None:
         # A search that did not finish may hold on to someone who is not needed.
-        victims = sorted(better, key=lambda job: weights[job.id], reverse=True)
-        for job in useful:
-            if job not in victims:
-                fit.put_back(job)
-        victims = put_back_all(fit, victims)
-        _evict_again(fit, useful, victims)
+        wanted = dict.fromkeys(job.id for job in better)
+        victims = _fill_back(fit, sorted(heaviest_first, key=lambda job: job.id in wanted))
     second = _runner_up(fit, heaviest_first, victims, weights)
+    for _ in range(0 if proven else IMPROVEMENTS):
+        if not second or _weight(second, weights) > _weight(victims, weights):
+            break
+        victims, second = second, _runner_up(fit, heaviest_first, second, weights) or victims
 
     chosen = dict.fromkeys(job.id for job in victims)
     for job in useful:
         if job.id not in chosen:
             rooms.put_back(job)
-    place = place_gang(rooms, asker, Budget(budget.left + 1000), promised=True)
+    place = place_gang(rooms, asker, Budget(PLACEMENT_STEPS), promised=True)
     if isinstance(place, NoFit):
         return _refusal(asker, request, field, budget, "gave-up", place.why)
     return Answer(
@@ -153,7 +156,9 @@ def _improve(
 def _runner_up(fit: Fit, heaviest_first: list[Job], victims: list[Job], weights: Mapping[str, int]) -> list[Job]:
     """The lightest of the sets that fill-back finds when one of the heaviest victims is spared."""
     best: list[Job] = []
-    for spared in sorted(victims, key=lambda job: weights[job.id], reverse=True)[:RUNNER_UP_TRIES]:
+    for spared in sorted(victims, key=lambda job: weights[job.id], reverse=True)[
+        : RUNNER_UP_TRIES if isinstance(fit, OneNeed) else 1
+    ]:
         if not fit.put_back(spared):
             continue
         others = _fill_back(fit, [job for job in heaviest_first if job is not spared])

@@ -120,7 +120,7 @@ class Runtime(Protocol):
         ...
 
     async def forget(self, key: TaskKey) -> None:
-        """Remove what is kept about an ended task, its log in the control directory included.
+        """Remove what is kept about an ended task whose `Exit` has been given out, its log there included.
 
         From then on the key could be started again: the fences on disk are what forbids that.
         """

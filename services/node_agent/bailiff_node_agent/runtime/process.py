@@ -94,16 +94,12 @@ class ProcessRuntime:
         control = self._known(key)
         if not (control / "exit.json").exists():
             raise TaskStillRuns(f"{key} has not ended")
-        self._watched.pop(key, None)
+        self._unwatch(key)
         await asyncio.to_thread(self._remove, control)
 
     async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        for handle in self._watched.values():
-            if handle is not None:
-                loop.remove_reader(handle)
-                os.close(handle)
-        self._watched.clear()
+        for key in [*self._watched]:
+            self._unwatch(key)
         for task in self._concluding:
             task.cancel()
         await asyncio.gather(*self._concluding, return_exceptions=True)
@@ -217,12 +213,15 @@ class ProcessRuntime:
             for device_id in running.device_ids:
                 self._devices.hold(device_id, running.pid)
 
-    def _supervisor_ended(self, running: Running) -> None:
-        handle = self._watched[running.key]
+    def _unwatch(self, key: TaskKey) -> None:
+        handle = self._watched.pop(key, None)
         if handle is not None:
             asyncio.get_running_loop().remove_reader(handle)
             os.close(handle)
-            self._watched[running.key] = None
+
+    def _supervisor_ended(self, running: Running) -> None:
+        self._unwatch(running.key)
+        self._watched[running.key] = None
         task = asyncio.create_task(self._conclude(running))
         self._concluding.add(task)
         task.add_done_callback(self._concluding.discard)

@@ -1,0 +1,126 @@
+"""The whole system on one machine: Kafka, topics, and each service as a process of its own, under one folder.
+
+Used by `make demo`, `make up` and the process tests. It knows how services are started and nothing of what they do.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from bailiff_bus.topics import create_topics
+
+from .jobs import end_jobs
+from .kafka import EmbeddedKafka
+from .ports import free_ports
+from .processes import Processes
+
+SERVICES = {
+    "admission": "bailiff_admission",
+    "victim-selection": "bailiff_victim_selection",
+    "eviction-executor": "bailiff_eviction_executor",
+    "node-agent": "bailiff_node_agent",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable."""
+
+    pools: Sequence[str] = ("pool-a",)
+    nodes: Sequence[Mapping[str, object]] = ({"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},)
+    policy: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
+
+
+class Stack:
+    """A running system. A context manager: leaving it ends every process that it started."""
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan | None = None,
+        *,
+        die_with_parent: bool = True,
+        progress: Callable[[str], None] = lambda _: None,
+        kafka: EmbeddedKafka | None = None,
+    ) -> None:
+        self.folder, self.plan, self._progress = folder, plan or Plan(), progress
+        self.kafka = kafka or EmbeddedKafka(
+            folder / "kafka", port=self.plan.port, die_with_parent=die_with_parent, progress=progress
+        )
+        self.processes = Processes(folder / "services", die_with_parent=die_with_parent)
+        self._http: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Kafka, topics, then all services, until every one is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.start_kafka()
+        for name in SERVICES:
+            self.start_service(name)
+        self._progress("waiting until the services are ready")
+        self.processes.wait_ready(timeout_s=60)
+
+    def start_kafka(self) -> None:
+        """Kafka with its topics, and the files that the services read."""
+        self._progress("starting Kafka")
+        if not self.kafka.running():
+            self.kafka.start()
+        self._progress("creating topics")
+        asyncio.run(create_topics(self.kafka.bootstrap, len(self.plan.pools)))
+        pools = [{"name": name, "partition": partition} for partition, name in enumerate(self.plan.pools)]
+        (self.folder / "pools.yaml").write_text(yaml.safe_dump({"pools": pools}))
+        self._http = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+
+    def start_service(self, name: str, *, replica: str = "", env: Mapping[str, str] | None = None) -> str:
+        """Start one service (again); its process name, which is that of the service plus `replica`."""
+        process = name + replica
+        port = self._http.get(process) or free_ports(1)[0]
+        self._http[process] = port
+        self._progress(f"starting {process}")
+        self.processes.start(
+            process,
+            [sys.executable, "-m", SERVICES[name]],
+            env={**self.environment(process, port), **self.plan.env, **(env or {})},
+            ready_url=f"http://127.0.0.1:{port}/readyz",
+        )
+        return process
+
+    def environment(self, process: str, port: int) -> dict[str, str]:
+        """A service's settings."""
+        settings = {
+            "BAILIFF_KAFKA__BOOTSTRAP": self.kafka.bootstrap,
+            "BAILIFF_STATE_DIR": str(self.folder / "state"),
+            "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
+            "BAILIFF_HTTP_PORT": str(port),
+            "BAILIFF_INSTANCE": process,
+        }
+        if process.startswith("node-agent"):
+            settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
+            settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
+        if process.startswith("admission") and self.plan.policy is not None:
+            settings["BAILIFF_POLICY"] = str(self.plan.policy)
+        return settings
+
+    def address(self, process: str) -> str:
+        """The process's HTTP address."""
+        return f"http://127.0.0.1:{self._http[process]}"
+
+    def stop(self) -> None:
+        """End the services, the jobs that they leave, then Kafka."""
+        self.processes.stop_all()
+        end_jobs(self.folder / "state")
+        self.kafka.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,480 @@
+"""One node's agent, apart from Kafka: commands in, reports out, deadlines kept whatever else happens.
+
+Commands are obeyed only where the fences on disk allow it (log protocol §6). Reports go into a numbered spool that the
+link sends in order. What is on disk when the agent dies is enough for the next one to go on.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.logs import logger
+from bailiff_bus.messages import (
+    MESSAGE_TYPES,
+    Evict,
+    EvictionStageReached,
+    Fence,
+    NodeAnnounced,
+    NodeHeartbeat,
+    ReportBody,
+    SendInventory,
+    Spare,
+    StartTask,
+    TaskAt,
+    TaskEnded,
+    TaskHeld,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotSpared,
+    TaskNotStarted,
+    TaskWasSpared,
+)
+from bailiff_bus.messages.commands import CommandBody, JobCommand
+from bailiff_bus.messages.reports import FenceSeen
+from bailiff_bus.metrics import Metrics
+from bailiff_core.canonical import canonical_json
+from bailiff_core.engine import RELEASE
+from bailiff_core.records.facts import DeviceFacts
+from bailiff_core.records.facts import DeviceReading as ReadingFact
+
+from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
+from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction
+from .environment import SecretMissing, environment
+from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
+from .settings import NodeDeclaration
+
+RELEASE_LOOKS_S = 60.0
+ISOLATED = "this node was cut off from Kafka for longer than its lease"
+
+
+@dataclass(slots=True)
+class Held:
+    """One task on this node, from its start until its release has been reported and received."""
+
+    key: TaskKey
+    runtime: str
+    devices: tuple[str, ...]
+    state: str = "running"
+    exit_code: int | None = None
+    stages: set[str] = field(default_factory=set)
+    before: tuple[DeviceReading, ...] | None = None
+    pids: tuple[int, ...] = ()
+    last_report: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What an agent is given of its machine: devices, runtimes by name, and its folder's parts."""
+
+    node: NodeDeclaration
+    inventory: DeviceInventory
+    runtimes: dict[str, Runtime]
+    fences: Fences
+    reports: Reports
+    evictions: Evictions
+    incarnation: Incarnation
+    folder: Path
+    secrets: Path | None = None
+    master_address: str | None = None
+    release_poll_s: float = 0.1
+
+
+class Agent:
+    """Obeys, watches, reports. `run` must be running for exits and deadlines to be seen."""
+
+    def __init__(self, machine: Machine, ambient: Ambient, metrics: Metrics, has_reports: Callable[[], None]) -> None:
+        self.machine, self._ambient, self._metrics = machine, ambient, metrics
+        self._has_reports = has_reports
+        self.lease = 600_000_000
+        self._held: dict[TaskKey, Held] = {}
+        self._baseline: dict[str, int] = {}
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] | None = None
+        self._log = logger(domain=machine.node.domain, node=machine.node.name)
+
+    # --- from the start of the agent to its end
+
+    async def adopt(self) -> None:
+        """Take over what earlier agents started, go on with their evictions, and announce everything."""
+        machine = self.machine
+        if machine.reports.next_number:
+            machine.reports.sent(machine.reports.next_number - 1)  # the announcement says it all
+        for name, runtime in machine.runtimes.items():
+            for found in await runtime.adopt():
+                held = Held(found.key, name, found.device_ids)
+                self._held[found.key] = held
+                if isinstance(found, Exit):
+                    held.state, held.exit_code = "exited", found.code
+        for eviction in machine.evictions.running():
+            held_by_key = {str(key): held for key, held in self._held.items()}
+            if eviction.key in held_by_key:
+                held_by_key[eviction.key].stages.update(_stages_until(eviction.stage))
+            else:
+                machine.evictions.end(eviction.key)
+        taken = {device for held in self._held.values() for device in held.devices}
+        free = [device.id for device in machine.inventory.list() if device.id not in taken]
+        self._baseline = {reading.device_id: reading.memory_used or 0 for reading in read_devices(machine.inventory, free)}
+        self.announce()
+
+    async def run(self) -> None:
+        """Watch exits and deadlines until cancelled."""
+        self._failed = asyncio.get_running_loop().create_future()
+        for held in list(self._held.values()):
+            eviction = self.machine.evictions.get(str(held.key))
+            if held.state == "exited":
+                self._spawn(self._release(held))
+            elif eviction is not None:
+                self._spawn(self._drive(held, eviction))
+        watchers = [asyncio.ensure_future(self._watch(runtime)) for runtime in self.machine.runtimes.values()]
+        try:
+            await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
+            for done in (*watchers, self._failed):
+                if done.done():
+                    done.result()
+        finally:
+            for task in (*watchers, *self._jobs):
+                task.cancel()
+            await asyncio.gather(*watchers, *self._jobs, return_exceptions=True)
+            for runtime in self.machine.runtimes.values():
+                await runtime.close()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._jobs.add(task)
+        task.add_done_callback(self._job_done)
+
+    def _job_done(self, task: "asyncio.Task[None]") -> None:
+        self._jobs.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+    # --- reports
+
+    def announce(self) -> None:
+        """Who this is and everything it holds."""
+        machine = self.machine
+        devices = machine.inventory.list()
+        cpu_milli, memory_bytes = machine.node.room(len(devices))
+        self._report(
+            NodeAnnounced,
+            machine_id=machine.incarnation.machine_id,
+            boot_id=machine.incarnation.boot_id,
+            release=RELEASE,
+            cpu_milli=cpu_milli,
+            memory_bytes=memory_bytes,
+            max_tasks=machine.node.max_tasks,
+            labels=machine.node.labels,
+            devices=tuple(
+                DeviceFacts(
+                    id=device.id,
+                    kind=device.kind,
+                    model=device.model,
+                    memory_bytes=device.memory,
+                    parent=device.parent,
+                    healthy=device.healthy,
+                    labels=dict(device.labels),
+                )
+                for device in devices
+            ),
+            tasks=tuple(self._entry(held) for held in self._held.values()),
+            fence=self.fence_seen(),
+        )
+
+    def heartbeat(self, newest_sent: int) -> NodeHeartbeat:
+        """Alive, with the number of the newest report that was sent."""
+        return NodeHeartbeat(
+            node=self.machine.node.name,
+            incarnation=self.machine.incarnation.incarnation,
+            number=newest_sent,
+            fence=self.fence_seen(),
+        )
+
+    def fence_seen(self) -> FenceSeen:
+        """The highest position obeyed."""
+        epoch, seq = self.machine.fences.highest or (0, 0)
+        return FenceSeen(epoch=epoch, seq=seq)
+
+    def received(self, number: int) -> None:
+        """This report and all before it are in Kafka: what they told of for good can be forgotten."""
+        self.machine.reports.sent(number)
+        for held in list(self._held.values()):
+            if held.state == "released" and held.last_report is not None and held.last_report <= number:
+                del self._held[held.key]
+                self._spawn(self._forget(held))
+
+    async def _forget(self, held: Held) -> None:
+        self.machine.evictions.end(str(held.key))
+        await self.machine.runtimes[held.runtime].forget(held.key)
+
+    def _report(self, kind: type[ReportBody], **values: Any) -> int:
+        number = self.machine.reports.next_number
+        body = kind(node=self.machine.node.name, incarnation=self.machine.incarnation.incarnation, number=number, **values)
+        self.machine.reports.append(kept_report(body))
+        self._has_reports()
+        return number
+
+    def _tell(self, key: TaskKey, kind: type[ReportBody], **values: Any) -> int:
+        return self._report(kind, job=key.job, attempt=key.attempt, task=int(key.task), **values)
+
+    def _entry(self, held: Held) -> TaskHeld:
+        return TaskHeld.model_validate(
+            {
+                "job": held.key.job,
+                "attempt": held.key.attempt,
+                "task": int(held.key.task),
+                "devices": held.devices,
+                "state": held.state,
+                "exit_code": held.exit_code,
+                **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
+            }
+        )
+
+    def logs(self) -> list[tuple[TaskKey, Path]]:
+        """The log file of every process task that this agent holds."""
+        runtime = self.machine.runtimes.get("process")
+        return [
+            (held.key, runtime.log_path(held.key))
+            for held in self._held.values()
+            if held.runtime == "process" and isinstance(runtime, ProcessRuntime)
+        ]
+
+    # --- commands
+
+    async def obey(self, command: CommandBody) -> None:
+        """Carry the command out if it is meant for this incarnation and no fence forbids it."""
+        machine = self.machine
+        if command.incarnation != machine.incarnation.incarnation:
+            return
+        if command.sender == "admission" and not machine.fences.admission_epoch_ok(command.sender_epoch):
+            self._refused(command)
+            return
+        match command:
+            case Fence():
+                self.lease = command.lease
+            case SendInventory():
+                self.announce()
+            case StartTask():
+                await self._start(command)
+            case Evict():
+                await self._evict(command)
+            case Spare():
+                self._spare(command)
+
+    def _refused(self, command: CommandBody) -> None:
+        self._metrics.fences_refused.labels(self.machine.node.domain, type(command).__name__).inc()
+        self._log.warning("a command of the past was refused", type=type(command).__name__)
+
+    def _verdict(self, command: JobCommand, devices: tuple[str, ...] = ()) -> str:
+        verdict = self.machine.fences.obey(command.job, devices, (command.order.epoch, command.order.seq))
+        if verdict == "stale":
+            self._refused(command)
+        return verdict
+
+    async def _start(self, command: StartTask) -> None:
+        for task in command.tasks:
+            key = TaskKey(command.job, command.attempt, str(task.task))
+            busy = self._busy(key, task.devices)
+            if busy is not None:
+                self._tell(key, TaskNotStarted, reason=busy)
+                continue
+            verdict = self._verdict(command, task.devices)
+            if verdict == "new":
+                await self._launch(command, task, key)
+            elif verdict == "same":
+                self._answer_again(key)
+
+    def _busy(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
+        for held in self._held.values():
+            shared = [device for device in devices if device in held.devices and held.state != "released"]
+            if shared and held.key != key:
+                return f"{shared[0]} is still held by {held.key.job}, attempt {held.key.attempt}"
+        return None
+
+    async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
+        machine = self.machine
+        try:
+            env = environment(
+                command,
+                task,
+                checkpoints=machine.folder / "checkpoints",
+                secrets=machine.secrets,
+                master_address=machine.master_address,
+            )
+        except SecretMissing as missing:
+            self._tell(key, TaskNotStarted, reason=str(missing))
+            return
+        spec = command.spec
+        line = spec.command if isinstance(spec.command, str) else list(spec.command)
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs")
+        held = self._held[key] = Held(key, spec.runtime, task.devices)
+        state = await machine.runtimes[spec.runtime].start(launch)
+        self._tell(key, TaskIsRunning)
+        if isinstance(state, Exit):
+            self._exited(held, state)
+
+    def _answer_again(self, key: TaskKey) -> None:
+        """The same start once more: say how things stand. A start that was lost on the way is never made up for."""
+        held = self._held.get(key)
+        if held is None:
+            self._tell(key, TaskNotStarted, reason="it was started here before, and is not here any more")
+            return
+        self._tell(key, TaskIsRunning)
+        self._tell_end(held)
+
+    def _tell_end(self, held: Held) -> None:
+        if held.state in ("exited", "released") and held.exit_code is not None:
+            self._tell(held.key, TaskEnded, exit_code=held.exit_code)
+        if held.state == "released":
+            held.last_report = self._tell(held.key, TaskIsReleased)
+
+    async def _evict(self, command: Evict) -> None:
+        if self._verdict(command) == "stale":
+            return
+        for index in command.tasks:
+            key = TaskKey(command.job, command.attempt, str(index))
+            held = self._held.get(key)
+            if held is None:
+                self._tell(key, TaskNotStarted, reason="it is to leave before it came")
+                self._tell(key, TaskIsReleased)
+            elif held.state != "running":
+                self._tell_end(held)
+            elif self.machine.evictions.get(str(key)) is None:
+                self._begin_eviction(held, command.grace, {"reason": command.cause, "for": command.for_job or ""})
+            else:
+                for stage in sorted(held.stages):
+                    self._tell(key, EvictionStageReached, stage=stage)
+
+    def _begin_eviction(self, held: Held, grace: int, detail: dict[str, str]) -> None:
+        eviction = RunningEviction(
+            key=str(held.key),
+            notice_boottime_us=self._ambient.boot(),
+            grace_us=0,
+            kill_after_us=grace,
+            stage="begun",
+            boot_id=self.machine.incarnation.boot_id,
+            detail=detail,
+        )
+        self.machine.evictions.begin(eviction)
+        self._spawn(self._drive(held, eviction))
+
+    def _spare(self, command: Spare) -> None:
+        if self._verdict(command) == "stale":
+            return
+        for index in command.tasks:
+            key = TaskKey(command.job, command.attempt, str(index))
+            held = self._held.get(key)
+            obeyed = held is None or held.state != "running" or self.machine.evictions.get(str(key)) is not None
+            self._tell(key, TaskNotSpared if obeyed else TaskWasSpared)
+
+    # --- evictions: notice and TERM, grace, KILL
+
+    async def _drive(self, held: Held, eviction: RunningEviction) -> None:
+        runtime = self.machine.runtimes[held.runtime]
+        grace_s = eviction.kill_after_us / 1_000_000
+        try:
+            if "term_sent" not in held.stages:
+                held.before = read_devices(self.machine.inventory, held.devices)
+                held.pids = runtime.pids(held.key)
+                await runtime.notice(held.key, {**eviction.detail, "grace_s": int(grace_s)})
+                self._stage(held, eviction, "noticed")
+                # Said before it is done: the exit that follows must not be read before its cause.
+                self._stage(held, eviction, "term_sent")
+                await runtime.terminate(held.key, grace_s)
+            await self._sleep_until(eviction.kill_boottime_us)
+            if held.state == "running":
+                self._stage(held, eviction, "kill_sent")
+                await runtime.kill(held.key)
+        except UnknownTask:
+            return  # it ended and was forgotten meanwhile
+
+    def _stage(self, held: Held, eviction: RunningEviction, stage: str) -> None:
+        if stage in held.stages:
+            return
+        held.stages.add(stage)
+        if self.machine.evictions.get(eviction.key) is not None:
+            self.machine.evictions.reached(eviction.key, stage)
+        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
+        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
+
+    async def _sleep_until(self, boot: int) -> None:
+        """On the boot-time clock, which counts suspended time; the event loop's may not."""
+        while (left := boot - self._ambient.boot()) > 0:  # noqa: ASYNC110 - a moment is awaited, no state
+            await asyncio.sleep(left / 1_000_000)
+
+    def isolated(self) -> None:
+        """Cut off for longer than the lease: stop every job through the normal stages."""
+        for held in self._held.values():
+            if held.state == "running" and self.machine.evictions.get(str(held.key)) is None:
+                self._begin_eviction(held, 30_000_000, {"reason": ISOLATED, "for": ""})
+
+    # --- exits and release
+
+    async def _watch(self, runtime: Runtime) -> None:
+        while True:
+            end = await runtime.wait_exit()
+            held = self._held.get(end.key)
+            if held is not None:
+                self._exited(held, end)
+
+    def _exited(self, held: Held, end: Exit) -> None:
+        held.state, held.exit_code = "exited", end.code
+        self._tell(held.key, TaskEnded, exit_code=end.code, reason=_why(end))
+        self._spawn(self._release(held))
+
+    async def _release(self, held: Held) -> None:
+        """Look until the devices are seen free; nobody gets them before that."""
+        machine = self.machine
+        runtime = machine.runtimes[held.runtime]
+        while True:
+            proof = await prove_release(
+                machine.inventory,
+                held.devices,
+                lambda: runtime.pids(held.key),
+                self._baseline,
+                RELEASE_LOOKS_S,
+                machine.release_poll_s,
+                before=held.before,
+                seen_pids=held.pids,
+            )
+            if proof.free:
+                break
+            self._log.error("devices are not free after their task", job=held.key.job, held_by=proof.held_by)
+        held.state = "released"
+        held.last_report = self._tell(held.key, TaskIsReleased, before=_readings(proof.before), after=_readings(proof.after))
+
+
+def kept_report(body: ReportBody) -> bytes:
+    """A report as it is kept in the spool."""
+    return body.TYPE.encode() + b"\n" + canonical_json(body.to_data())
+
+
+def read_report(kept: bytes) -> ReportBody:
+    """The report that `kept_report` wrote."""
+    kind, _, data = kept.partition(b"\n")
+    body = MESSAGE_TYPES[kind.decode()].model_validate_json(data)
+    assert isinstance(body, ReportBody)
+    return body
+
+
+def _stages_until(stage: str) -> tuple[str, ...]:
+    order = ("noticed", "term_sent", "kill_sent")
+    return order[: order.index(stage) + 1] if stage in order else ()
+
+
+def _why(end: Exit) -> str:
+    if end.error is not None:
+        return end.error
+    if end.supervisor_lost:
+        return "its supervisor was lost, so what was left of it was ended"
+    return f"{end.leftovers} processes that it left behind were ended" if end.leftovers else ""
+
+
+def _readings(readings: tuple[DeviceReading, ...]) -> tuple[ReadingFact, ...]:
+    return tuple(
+        ReadingFact(device=reading.device_id, memory_used=reading.memory_used or 0, processes=len(reading.pids))
+        for reading in readings
+    )

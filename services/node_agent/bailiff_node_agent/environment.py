@@ -1,0 +1,43 @@
+"""The environment that a task gets, as the job contract lists it."""
+
+from pathlib import Path
+from zlib import crc32
+
+from bailiff_bus.messages import StartTask, TaskAt
+
+FIRST_PORT, PORTS = 20_000, 10_000
+
+
+class SecretMissing(Exception):
+    """The node has no secret of that name."""
+
+
+def environment(
+    command: StartTask, task: TaskAt, *, checkpoints: Path, secrets: Path | None, master_address: str | None
+) -> dict[str, str]:
+    """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`."""
+    grace_s = str(command.grace // 1_000_000)
+    return {
+        **command.spec.env,
+        **{variable: _secret(secrets, name) for variable, name in command.spec.secrets.items()},
+        "BAILIFF_JOB_ID": command.job,
+        "BAILIFF_ATTEMPT": str(command.attempt),
+        "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
+        "BAILIFF_GRACE_S": grace_s,
+        "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
+        "RANK": str(task.rank),
+        "LOCAL_RANK": str(task.local_rank),
+        "NODE_RANK": str(command.node_rank),
+        "WORLD_SIZE": str(command.world_size),
+        "LOCAL_WORLD_SIZE": str(command.local_world_size),
+        "MASTER_ADDR": master_address or command.master_node,
+        "MASTER_PORT": str(FIRST_PORT + crc32(f"{command.job}/{command.attempt}".encode()) % PORTS),
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": grace_s,
+    }
+
+
+def _secret(folder: Path | None, name: str) -> str:
+    path = folder / name if folder is not None and "/" not in name and name not in ("", ".", "..") else None
+    if path is None or not path.is_file():
+        raise SecretMissing(f"this node has no secret named {name!r}")
+    return path.read_text(encoding="utf-8").rstrip("\n")

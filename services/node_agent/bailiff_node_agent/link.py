@@ -1,0 +1,155 @@
+"""The agents' link to Kafka: commands in, reports and heartbeats out, and the patience to lose it and come back.
+
+One link serves all nodes of this process. While Kafka is away the agents go on; after a lease without it they stop
+their jobs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import NoReturn
+
+from bailiff_bus import topics
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.envelope import Unacceptable, domain_of, unwrap, wrap
+from bailiff_bus.logs import logger
+from bailiff_bus.messages import ReportBody
+from bailiff_bus.messages.commands import CommandBody
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
+
+from .agent import Agent, read_report
+
+LOOK_FOR_PARTITIONS_EVERY_S = 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+
+
+class Link:
+    """Connects agents with a bus, again and again."""
+
+    def __init__(self, bus: Bus, ambient: Ambient, heartbeat_s: float) -> None:
+        self._bus, self._ambient, self._heartbeat_s = bus, ambient, heartbeat_s
+        self._agents: dict[tuple[str, str], Agent] = {}
+        self._news = asyncio.Event()
+        self._sent: dict[tuple[str, str], int] = {}
+        self._heard_at = ambient.boot()
+        self.waiting_for: str | None = "not connected yet"
+
+    def add(self, agent: Agent) -> None:
+        """Serve this agent, too."""
+        node = agent.machine.node
+        self._agents[(node.domain, node.name)] = agent
+
+    def has_reports(self) -> None:
+        """Some agent has something to send."""
+        self._news.set()
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. A lost connection is made anew; senders repeat the commands that were missed."""
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._connected()
+            except BusUnavailable as error:
+                self.waiting_for = str(error)
+                logger().warning("no link to Kafka, trying again", why=str(error))
+            await asyncio.sleep(pause)
+            pause = FIRST_PAUSE_S if self.waiting_for is None else min(2 * pause, LONGEST_PAUSE_S)
+            self._check_lease()
+
+    async def _connected(self) -> None:
+        producer = await self._bus.producer()
+        reader = await self._bus.reader([])
+        tasks = [
+            asyncio.ensure_future(self._read_commands(reader)),
+            asyncio.ensure_future(self._send_reports(producer)),
+            asyncio.ensure_future(self._send_heartbeats(producer)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await reader.close()
+            await producer.close(1.0)
+
+    # --- commands
+
+    async def _read_commands(self, reader: Reader) -> NoReturn:
+        """From the end on: what came before is repeated by those who are owed an answer."""
+        loop = asyncio.get_running_loop()
+        followed: set[int] = set()
+        looked: float | None = None
+        while True:
+            if looked is None or loop.time() - looked >= LOOK_FOR_PARTITIONS_EVERY_S:
+                for partition, span in (await self._bus.spans(topics.NODE_COMMANDS.name)).items():
+                    if partition not in followed:
+                        reader.follow(topics.NODE_COMMANDS.name, partition, span.begin if looked is not None else span.end)
+                        followed.add(partition)
+                looked = loop.time()
+                self.waiting_for = None
+            try:
+                messages = await reader.read(wait=0.5)
+            except OffsetGone as gone:
+                reader.follow(gone.topic, gone.partition, gone.span.begin)
+                continue
+            for message in messages:
+                await self._obey(message)
+
+    async def _obey(self, message: Message) -> None:
+        try:
+            body = unwrap(message, accept=(CommandBody,)).body
+        except Unacceptable as refusal:
+            logger().warning("a command that cannot be read was skipped", why=str(refusal))
+            return
+        assert isinstance(body, CommandBody)
+        agent = self._agents.get((domain_of(message) or "", body.node))
+        if agent is not None:
+            await agent.obey(body)
+
+    # --- reports
+
+    async def _send_reports(self, producer: Producer) -> NoReturn:
+        while True:
+            self._news.clear()
+            for at, agent in self._agents.items():
+                unsent = agent.machine.reports.unsent()
+                acknowledgements = [await self._send(producer, agent, read_report(report)) for _, report in unsent]
+                for acknowledgement in acknowledgements:
+                    await acknowledgement
+                    self._heard_at = self._ambient.boot()
+                if unsent:
+                    self._sent[at] = unsent[-1][0]
+                    agent.received(unsent[-1][0])
+            await self._news.wait()
+
+    async def _send_heartbeats(self, producer: Producer) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._heartbeat_s)
+            for at, agent in self._agents.items():
+                if at in self._sent:
+                    await (await self._send(producer, agent, agent.heartbeat(self._sent[at])))
+                    self._heard_at = self._ambient.boot()
+            self._check_lease()
+
+    async def _send(self, producer: Producer, agent: Agent, body: ReportBody) -> Awaitable[Receipt]:
+        node = agent.machine.node
+        headers, value = wrap(
+            body,
+            source=f"/bailiff/{node.domain}/node/{node.name}",
+            id=f"{body.incarnation}/{body.number}/{self._ambient.fresh().hex()[:8]}",
+            domain=node.domain,
+            time_us=self._ambient.wall(),
+        )
+        return await producer.send(topics.NODE_REPORTS.name, value, key=node.domain.encode(), headers=headers)
+
+    def _check_lease(self) -> None:
+        silence = self._ambient.boot() - self._heard_at
+        for agent in self._agents.values():
+            if silence > agent.lease:
+                agent.isolated()
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready while Kafka is reached."""
+        return {"link": self.waiting_for}

@@ -1,0 +1,119 @@
+"""Wiring of the node agent: one agent per declared node, one link for all."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus
+from bailiff_bus.runtime import ExitCode, MustStop
+
+from .agent import Agent, Machine
+from .devices import DeviceInventory, NoDriver, NvmlInventory, SimulatedInventory
+from .devices.simulated import start_of_process
+from .disk import (
+    AgentLock,
+    Evictions,
+    Fences,
+    FolderInUse,
+    FolderStorage,
+    MemoryStorage,
+    Reports,
+    Storage,
+    draw_incarnation,
+)
+from .link import Link
+from .logship import ship_logs
+from .runtime import ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
+from .settings import NodeAgentSettings, NodeDeclaration
+
+
+class NodeAgentService:
+    """All nodes that this process speaks for."""
+
+    name = "node-agent"
+
+    def __init__(self, settings: NodeAgentSettings, metrics: Metrics, bus: Bus, ambient: Ambient) -> None:
+        self._settings, self._metrics, self._bus, self._ambient = settings, metrics, bus, ambient
+        self._link = Link(bus, ambient, settings.heartbeat_s)
+        self._adopted: str | None = "tasks are being adopted"
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Ready when every node's tasks were adopted and Kafka is reached."""
+        return {"adopted": self._adopted, **self._link.readiness()}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until asked to stop. Tasks go on without the agent."""
+        with ExitStack() as locks:
+            agents = []
+            for node in (each for declared in self._settings.nodes for each in declared.each()):
+                machine = self._machine(node, locks)
+                agent = Agent(machine, self._ambient, self._metrics, self._link.has_reports)
+                await agent.adopt()
+                self._link.add(agent)
+                agents.append(agent)
+            self._adopted = None
+            work = [asyncio.ensure_future(agent.run()) for agent in agents]
+            work.append(asyncio.ensure_future(self._link.run()))
+            if self._settings.ship_logs:
+                work.append(asyncio.ensure_future(ship_logs(self._bus, agents)))
+            asked = asyncio.ensure_future(stop.wait())
+            try:
+                done, _ = await asyncio.wait([*work, asked], return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in (*work, asked):
+                    task.cancel()
+                await asyncio.gather(*work, asked, return_exceptions=True)
+                await self._bus.close()
+
+    def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
+        folder = self._settings.state_dir / "node-agent" / node.domain / node.name
+        for part in ("logs", "checkpoints"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        storage: Storage = MemoryStorage()
+        if self._settings.durable:
+            try:
+                locks.enter_context(AgentLock(folder))
+            except FolderInUse as error:
+                raise MustStop(ExitCode.SETTINGS, str(error)) from None
+            storage = FolderStorage(folder)
+        inventory, runtimes = _parts(node, folder)
+        return Machine(
+            node=node,
+            inventory=inventory,
+            runtimes=runtimes,
+            fences=Fences(storage),
+            reports=Reports(storage),
+            evictions=Evictions(storage),
+            incarnation=draw_incarnation(storage, machine_id=node.machine_id),
+            folder=folder.absolute(),
+            secrets=self._settings.secrets_dir,
+            master_address=self._settings.master_address,
+            release_poll_s=self._settings.release_poll_s,
+        )
+
+
+def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[str, Runtime]]:
+    """The node's devices and runtimes. Simulated devices are told by both runtimes who holds them."""
+    machine = SimulatedMachine()
+    runtimes: dict[str, Runtime] = {"simulated": SimulatedRuntime(machine)}
+    if node.gpus == "nvml":
+        try:
+            nvml = NvmlInventory()
+        except NoDriver as error:
+            raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
+        return nvml, {**runtimes, "process": ProcessRuntime(folder)}
+
+    def identify(pid: int) -> int | None:
+        return machine.identify(pid) or start_of_process(pid)
+
+    try:
+        simulated = SimulatedInventory(node.gpus, node.name, identify)
+    except ValueError as error:
+        raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
+    machine.attach_devices(simulated)
+    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated)}

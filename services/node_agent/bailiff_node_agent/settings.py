@@ -1,0 +1,62 @@
+"""Settings of the node agent: which machines it speaks for."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bailiff_bus.settings import ServiceSettings
+from bailiff_core.model.document import Label, Name
+
+GIB = 1 << 30
+
+
+class NodeDeclaration(BaseModel):
+    """One machine, or with `count` that many simulated ones, named `name-0`, `name-1` ….
+
+    gpus: `nvml` for this machine's own, or simulated ones such as `8xH100-80GB`, or `0`. CPU and memory: what jobs may
+    use; left out, it is this machine's for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    domain: Name
+    gpus: str = "nvml"
+    count: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    cpu_milli: Annotated[int, Field(ge=0)] | None = None
+    memory_bytes: Annotated[int, Field(ge=0)] | None = None
+    max_tasks: Annotated[int, Field(ge=1)] = 1000
+    labels: dict[Label, Label] = Field(default_factory=dict)
+    machine_id: str | None = None
+
+    def each(self) -> list["NodeDeclaration"]:
+        """The single machines that this declares."""
+        if self.count is None:
+            return [self]
+        return [self.model_copy(update={"name": f"{self.name}-{n}", "count": None}) for n in range(self.count)]
+
+    def room(self, gpus: int) -> tuple[int, int]:
+        """CPU in millicores and memory in bytes that jobs may use."""
+        if self.gpus == "nvml":
+            pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+            cpu_milli, memory_bytes = (os.cpu_count() or 1) * 1000, pages * size
+        else:
+            cpu_milli, memory_bytes = max(1, gpus) * 16_000, max(1, gpus) * 128 * GIB
+        return (
+            cpu_milli if self.cpu_milli is None else self.cpu_milli,
+            memory_bytes if self.memory_bytes is None else self.memory_bytes,
+        )
+
+
+class NodeAgentSettings(ServiceSettings):
+    """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk."""
+
+    nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
+    heartbeat_s: Annotated[float, Field(gt=0)] = 5.0
+    release_poll_s: Annotated[float, Field(gt=0)] = 0.1
+    durable: bool = True
+    secrets_dir: Path | None = None
+    master_address: str | None = None
+    ship_logs: bool = True

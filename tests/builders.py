@@ -1,0 +1,87 @@
+"""Pools made by hand, for tests of what reads a pool. `Sketch` keeps the sums of nodes true as the fold would."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool, Room, Task
+from bailiff_core.model.room import add
+from bailiff_core.queue.order import enqueue
+
+GIB = 2**30
+HOUR = 3_600_000_000
+MINUTE = 60_000_000
+
+
+def group(count: int = 1, gpus: int = 0, cpu: int = 0, gib: int = 0, **rest: object) -> TaskGroup:
+    """`count` tasks with whole GPUs, CPUs and GiB of memory each; `rest` as in `TaskGroup`."""
+    data = {"count": count, "gpu_milli": gpus * 1000, "cpu_milli": cpu * 1000, "memory_bytes": gib * GIB, **rest}
+    return TaskGroup.model_validate(data)
+
+
+@dataclass
+class Sketch:
+    """A pool under construction."""
+
+    pool: Pool = field(default_factory=lambda: Pool(domain="test", policy=DEFAULT_POLICY, now=100 * HOUR))
+
+    def node(
+        self,
+        name: str,
+        gpus: int = 8,
+        cpu: int = 1000,
+        gib: int = 1000,
+        slots: int = 1000,
+        labels: Mapping[str, str] | None = None,
+        models: Sequence[str] = ("h100",),
+    ) -> Node:
+        """A ready node. `models` are dealt to its devices in turn."""
+        number = len(self.pool.nodes)
+        devices = [Device(n, f"{name}-{n}", models[n % len(models)], 80 * GIB) for n in range(gpus)]
+        room = Room((1 << gpus) - 1, cpu * 1000, gib * GIB, slots)
+        node = Node(number, name, f"i-{name}", f"m-{name}", f"b-{name}", 0, room, devices, dict(labels or {}))
+        self.pool.nodes[number] = node
+        self.pool.node_numbers[name] = number
+        return node
+
+    def job(
+        self, name: str, *groups: TaskGroup, priority: int = 50, preemptible: bool = True, seq: int | None = None
+    ) -> Job:
+        """A job that waits in the queue."""
+        demand = JobDemand(job=name, tasks=groups or (group(),))
+        number = len(self.pool.jobs) + 1 if seq is None else seq
+        job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64)
+        self.pool.jobs[name] = job
+        enqueue(self.pool, job)
+        return job
+
+    def at(
+        self,
+        job: Job,
+        *places: tuple[str, Sequence[int]],
+        phase: JobPhase = "running",
+        age: int = HOUR,
+        plan: int | None = None,
+    ) -> Job:
+        """Put the waiting job on (node name, device numbers) per task."""
+        self.pool.queue.remove(job.id)
+        self.pool.active[job.id] = None
+        job.phase, job.attempt, job.last_start = phase, 1, None if phase == "reserved" else self.pool.now - age
+        state = {"reserved": "reserved", "starting": "starting"}.get(phase, "running")
+        for index, ((name, numbers), need) in enumerate(zip(places, job.groups(), strict=True)):
+            node = self.pool.nodes[self.pool.node_numbers[name]]
+            mask = sum(1 << number for number in numbers)
+            job.tasks.append(Task(index, node.number, mask, state))
+            amounts = (mask, need.cpu_milli, need.memory_bytes)
+            add(node.reserved if phase == "reserved" else node.held, *amounts)
+            if phase == "evicting":
+                add(node.releasing, *amounts)
+        if phase == "evicting":
+            job.eviction = Eviction(1, "preemption", 30_000_000, plan=plan)
+        return job
+
+    def running(self, name: str, node: str, devices: Sequence[int], **rest: object) -> Job:
+        """A running job of one task that needs just these devices."""
+        phase, age = rest.pop("phase", "running"), rest.pop("age", HOUR)
+        return self.at(self.job(name, group(gpus=len(devices)), **rest), (node, devices), phase=phase, age=age)
