@@ -107,7 +107,7 @@ def jobs_of(record: Record) -> set[str]:
         found.add(data.asker.job)
     if isinstance(data, decisions.PreemptionDecided):
         found.update(choice.job for choice in data.victims)
-        found.update(data.dropped)
+        found.update(data.dropped, data.spared)
     return found
 
 
@@ -159,9 +159,9 @@ def duration_text(micros: int) -> str:
         return f"{minutes}m{seconds:02}s" if seconds else f"{minutes}m"
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
-        return f"{hours}h{minutes:02}m"
+        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h"
+    return f"{days}d{hours:02}h" if hours else f"{days}d"
 
 
 def cost_text(gpu_ms: int) -> str:
@@ -487,7 +487,7 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
     asker = decision.asker
     places = places_text(pool, decision.placement)
     if not decision.victims:
-        more = _joined(f"for {asker.job}: room appeared, it takes {places}", _dropped(decision))
+        more = _joined(f"for {asker.job}: room appeared, it takes {places}", _left_alone(decision))
         return [Said("preemption decided", "nobody leaves", more, "preempt")]
     told = []
     for choice in decision.victims:
@@ -495,8 +495,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
         action = "un-reserve" if choice.reserved else "evict"
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
         told.append(Said("preemption decided", f"{choice.job} → {action}", _joined(f"for {asker.job} {sides}", loses), "preempt"))
-    if len(told) > 1 or decision.dropped:
-        told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _dropped(decision)), "preempt"))
+    if len(told) > 1 or decision.dropped or decision.spared:
+        told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _left_alone(decision)), "preempt"))
     return told
 
 
@@ -505,8 +505,9 @@ def _sum(victims: Sequence[VictimChoice]) -> str:
     return f"{_count(len(victims), 'job')} in all, {cost_text(lost)} lost"
 
 
-def _dropped(decision: decisions.PreemptionDecided) -> str:
-    return f"not needed any more: {', '.join(decision.dropped)}" if decision.dropped else ""
+def _left_alone(decision: decisions.PreemptionDecided) -> str:
+    dropped = f"not needed any more: {', '.join(decision.dropped)}" if decision.dropped else ""
+    return _joined(dropped, f"spared: {', '.join(decision.spared)}" if decision.spared else "")
 
 
 REFUSALS = {

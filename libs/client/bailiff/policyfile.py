@@ -9,9 +9,11 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic.fields import FieldInfo
 
 from bailiff_bus.complaints import complaints
+from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 
 from .friendly import Place, read_yaml
@@ -37,6 +39,33 @@ def read_policy(path: Path) -> Policy:
         )
         raise Problem(ExitCode.FOUND_WRONG, text, ADVICE)
     return policy
+
+
+def policy_document(document: BaseModel) -> dict[str, Any]:
+    """The policy as a file would hold it: all fields, durations as people write them."""
+    found: dict[str, Any] = {}
+    for name, field in type(document).model_fields.items():
+        value = getattr(document, name)
+        if isinstance(value, BaseModel):
+            found[name] = policy_document(value)
+        elif isinstance(value, tuple):
+            found[name] = [policy_document(each) if isinstance(each, BaseModel) else each for each in value]
+        elif isinstance(value, dict):
+            found[name] = {key: list(each) if isinstance(each, tuple) else each for key, each in value.items()}
+        else:
+            found[name] = exact_duration(value) if isinstance(value, int) and _is_duration(field) else value
+    return found
+
+
+def exact_duration(micros: int) -> str:
+    """`90s`, `10m`, `7d`: the largest unit in which it is a whole number."""
+    unit = max((unit for unit, size in MICROSECONDS.items() if micros % size == 0), key=lambda unit: MICROSECONDS[unit])
+    return f"{micros // MICROSECONDS[unit]}{unit}" if micros else "0s"
+
+
+def _is_duration(field: FieldInfo) -> bool:
+    rules = [*field.metadata, *(rule for part in typing.get_args(field.annotation) for rule in typing.get_args(part)[1:])]
+    return any(isinstance(rule, BeforeValidator) and rule.func is parse_duration for rule in rules)
 
 
 def unknown_fields(kind: type[BaseModel], value: object, place: Place = ()) -> list[Place]:

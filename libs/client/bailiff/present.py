@@ -16,6 +16,7 @@ from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
 
 from .eventline import demand_text, lines, node_name
+from .policyfile import policy_document
 
 
 class JobRow(TypedDict):
@@ -231,7 +232,7 @@ def job_details(pool: Pool, job: Job, now: int, history: list[Record], events: l
         "reserved_until": moment(job.reserved_until),
         "preempts": list(plan.victims) if plan is not None else [],
         "task_list": [task_row(pool, task) for task in job.tasks],
-        "why": _why(history) if job.phase in ("pending", "reserved") else "",
+        "why": _why(history) if job.phase == "pending" else "",
         "events": events,
     }
 
@@ -254,8 +255,7 @@ WHY = ("JobWaits", "PreemptionRequested", "PreemptionRefused", "ReservationDropp
 def _why(history: list[Record]) -> str:
     for record in reversed(history):
         if record.data is not None and record.data.NAME in WHY:
-            said = lines(record)[0].said
-            return f"{said.what}: {said.more} (#{record.seq})"
+            return f"{lines(record)[0].said.more} (#{record.seq})"
     return ""
 
 
@@ -378,15 +378,15 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
 
 
 def policy(pool: Pool) -> dict[str, Any]:
-    """The policy in force, whole, and the record that brought it."""
-    return {"pool": pool.domain, "seq": pool.policy_revision, "policy": pool.rules.model_dump(mode="json")}
+    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it."""
+    return {"pool": pool.domain, "seq": pool.policy_revision, "policy": policy_document(pool.rules)}
 
 
 # --- records
 
 
-def record(entry: Entry) -> dict[str, Any]:
-    """One record of the log: attributes, data, and its place in the chain."""
+def record(entry: Entry, pool: Pool | None = None) -> dict[str, Any]:
+    """One record of the log: attributes, data, its place in the chain, and what it says to people."""
     found = entry.record
     return {
         "domain": found.domain,
@@ -407,5 +407,6 @@ def record(entry: Entry) -> dict[str, Any]:
         "hash": entry.hash,
         "offset": entry.offset,
         "append_time": moment(entry.append_time),
+        "says": [str(line) for line in lines(found, pool)],
         "data": found.data.to_data() if found.data is not None else None,
     }

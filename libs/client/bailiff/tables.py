@@ -29,11 +29,15 @@ STATE_STYLES = {
 }  # fmt: skip
 
 
+NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
+WHOLE = ("JOB", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
+
+
 def table(*columns: str, right: Sequence[str] = (), **options: Any) -> Table:
     """An empty table in the house style: no frame, quiet headings. `right` names the columns of numbers."""
     made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), **options)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=column in ("JOB", "NODE", *right))
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=column in (*WHOLE, *right))
     return made
 
 
@@ -59,34 +63,36 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
     """`bailiff list`."""
     if not rows:
         return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
-    columns = ["#", "JOB", "CLASS", "PRIO", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "WAITING", "RUNNING"]
-    made = table(
-        *columns,
-        *(["SUBMITTED", "NOTE"] if wide else ["NOTE"]),
-        right=("#", "PRIO", "GPUS", "TRY", "EVICTED", "WAITING", "RUNNING"),
-    )
+    added = ["SUBMITTED"] if wide else []
+    made = table("#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", *added, "NOTE", right=NUMBERS)
     for row in rows:
         cells: list[RenderableType] = [
             "" if row["ahead"] is None else str(row["ahead"]),
             text(row["job"], "bold"),
-            text(row["priority_class"]),
-            str(row["priority"]),
+            text(f"{row['priority_class']} {row['priority']}"),
             state(row["state"]),
             str(row["gpus"] or "-"),
             text(_some(row["nodes"], 99 if wide else 1)),
             str(row["attempt"] or "-"),
             str(row["evictions"] or "-"),
-            seconds(row["waiting_s"]),
-            seconds(row["running_s"]),
+            _time_spent(row),
         ]
         if wide:
-            cells.append(text((row["submitted_at"] or "")[:19].replace("T", " ")))
+            cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
         made.add_row(*cells, text(row["note"], "dim"))
     return made
 
 
-def job(details: JobDetails, *, events: bool) -> RenderableType:
-    """`bailiff describe`."""
+def _time_spent(row: JobRow) -> str:
+    if row["waiting_s"] is not None:
+        return f"waits {seconds(row['waiting_s'])}"
+    if row["running_s"] is not None:
+        return f"{'ran' if row['ended_at'] else 'runs'} {seconds(row['running_s'])}"
+    return ""
+
+
+def job(details: JobDetails) -> RenderableType:
+    """`bailiff describe`, without the events."""
     row = details["summary"]
     facts = _pairs()
     place = "" if row["ahead"] is None else f", {row['ahead']} ahead" if row["ahead"] else ", first in the queue"
@@ -117,9 +123,6 @@ def job(details: JobDetails, *, events: bool) -> RenderableType:
             exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
             tasks.add_row(str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code)
         parts += ["", _indented(tasks)]
-    if events:
-        parts += ["", Text("events", "dim")]
-        parts += [text(line) for line in details["events"]] or [Text("none", "dim")]
     return Group(*parts)
 
 
@@ -207,14 +210,14 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
     classes = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", right=("VALUE",))
     for entry in sorted(document["priority_classes"], key=lambda entry: -entry["value"]):
         name = Text(plain(entry["name"]), "bold") + Text(" (default)" if entry["global_default"] else "", "dim")
-        grace = duration_text(entry["grace"]) if entry["grace"] is not None else ""
+        grace = entry["grace"] or ""
         displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
         classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
     parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), _indented(classes)]
     for section in ("preemption", "eviction", "nodes", "retention", "identity"):
         pairs = _pairs()
         for name, value in document[section].items():
-            pairs.add_row(name, text(_rule(section, name, value)))
+            pairs.add_row(name, text(_rule(value)))
         parts += ["", Text(section, "bold"), _indented(pairs)]
     parts += [
         "",
@@ -223,16 +226,12 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-COUNTS = ("search_steps", "stale_share_percent")
-
-
-def _rule(section: str, name: str, value: Any) -> str:
-    if isinstance(value, int) and name not in COUNTS and section != "identity":
-        return duration_text(value)
+def _rule(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{key[:12]}… → {holder}" for key, holder in value.items()) or "none"
+        pairs = (f"{key} → {', '.join(each) if isinstance(each, list) else each}" for key, each in value.items())
+        return "; ".join(pairs) or "none"
     return str(value)
 
 
@@ -246,15 +245,18 @@ def record(found: Mapping[str, Any]) -> RenderableType:
         value = found[name]
         if name == "turn":
             value = f"{value}, which it ends" if found["turn_end"] else value
+        if name == "cause" and value.isdigit():
+            value = f"#{value}"
         if value not in ("", None):
             facts.add_row(name.replace("_", " "), text(str(value)))
     for position, offset in found["inputs"].items():
         facts.add_row("input read", text(f"{position} up to offset {offset - 1}"))
-    facts.add_row("prev", found["prev"])
     facts.add_row("hash", Text(found["hash"], "bold"))
+    facts.add_row("continues", f"#{found['seq'] - 1} {found['prev']}" if found["seq"] else "nothing: it is the first")
     data = json.dumps(found["data"], indent=2, ensure_ascii=False)
     body = [text(line) for line in data.splitlines()]
-    return Group(text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold"), _indented(facts), "", *body)
+    title = text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold")
+    return Group(title, *(text(line) for line in found["says"]), "", _indented(facts), "", *body)
 
 
 def verification(found: Verification) -> RenderableType:

@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bailiff import present, tables, walk
-from bailiff.eventline import Line, jobs_of, lines, styled
+from bailiff.eventline import Line, jobs_of, lines
 from bailiff.logfile import LogFile, write_log
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
@@ -51,23 +51,17 @@ async def tail(
 ) -> None:
     """What happened, one line per record (several for a preemption with several victims). Times are UTC."""
     types = {known_type(name) for name in type_ or []}
-    day = ""
 
-    def tell(entry: Entry, told: list[Line]) -> None:
-        nonlocal day
-        if not session.for_people:
-            session.one_of_many(present.record(entry))
-            return
-        for line in told:
-            if line.day != day:
-                session.out.print(f"── {line.day} (UTC)", style="dim")
-                day = line.day
-            session.out.print(styled(line), soft_wrap=True)
+    def tell(found: dict[str, Any], told: list[Line]) -> None:
+        if session.for_people:
+            session.show_lines(told)
+        else:
+            session.one_of_many(found)
 
     async with session.client() as client:
         domain = (await client.domain(session.domain)).name
         end = (await client.audit_spans())[(await client.domain(domain)).partition].end
-        latest: deque[tuple[Entry, list[Line]]] | None = deque(maxlen=LATEST) if from_seq is None else None
+        latest: deque[tuple[dict[str, Any], list[Line]]] | None = deque(maxlen=LATEST) if from_seq is None else None
         pool = Pool()
         async for entry in with_end(client.follow(domain, from_seq or 0, pool=pool, on=follow), end):
             if entry is None or latest is None or entry.offset >= end:
@@ -76,7 +70,7 @@ async def tail(
                 latest = None
             if entry is None or not _is_wanted(entry, types, job):
                 continue
-            found = (entry, lines(entry.record, pool))
+            found = (present.record(entry, pool), lines(entry.record, pool))
             if latest is None:
                 tell(*found)
             else:
@@ -114,13 +108,15 @@ async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which 
     """One record whole: its attributes, its data, its hash and the one before it."""
     async with session.client() as client:
         where = await client.domain(session.domain)
-        head = -1
-        async for entry in client.follow(where.name, on=False):
+        head, pool = -1, Pool()
+        async for entry in client.follow(where.name, pool=pool, on=False):
             head = entry.record.seq
             if head == seq:
-                session.show(present.record(entry), lambda entry=entry: tables.record(present.record(entry)))  # type: ignore[misc]
-                return
-        raise Problem(ExitCode.NOT_FOUND, f"{where.name} has no record #{seq}: its log ends at #{head}")
+                found = present.record(entry, pool)
+                break
+        else:
+            raise Problem(ExitCode.NOT_FOUND, f"{where.name} has no record #{seq}: its log ends at #{head}")
+        session.show(found, lambda: tables.record(found))
 
 
 async def verify(session: Session, file: FromFile = None) -> ExitCode:

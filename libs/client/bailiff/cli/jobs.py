@@ -10,7 +10,7 @@ import typer
 
 from bailiff import friendly, present, tables
 from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline import Line, jobs_of, lines, styled
+from bailiff.eventline import Line, jobs_of, lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
@@ -106,10 +106,8 @@ async def _submit(session: Session, client: Client, job: SubmitJob, timeout: flo
         found = pool.jobs.get(name)
         state = present.state_of(found) if found is not None else "accepted"
         result = {"job": name, "pool": where.name, "seq": outcome.seq, "request_id": asked.id, "state": state}
-        if session.for_people:
-            session.say(f"{name} accepted as {where.name}#{outcome.seq}, {state}")
-        else:
-            session.show(result, lambda: "")
+        ahead = f", {pool.queue.index(name)} ahead of it" if name in pool.queue else ""
+        session.show(result, lambda: f"{name} accepted as {where.name}#{outcome.seq}, {state}{ahead}")
         return ExitCode.DONE
     if session.for_people and not follow:
         session.say(f"{name} accepted as {where.name}#{outcome.seq}; waiting until it has ended")
@@ -122,10 +120,9 @@ async def _until_ended(session: Session, client: Client, domain: str, job: str, 
         if job not in jobs_of(entry.record):
             continue
         if follow and session.for_people:
-            for line in about(lines(entry.record, pool), entry.record, job):
-                session.out.print(styled(line), soft_wrap=True)
+            session.show_lines(about(lines(entry.record, pool), job))
         elif follow:
-            session.one_of_many(present.record(entry))
+            session.one_of_many(present.record(entry, pool))
         data = entry.record.data
         if isinstance(data, JobEnded) and data.job == job:
             if not follow:
@@ -135,11 +132,9 @@ async def _until_ended(session: Session, client: Client, domain: str, job: str, 
     raise AssertionError("following ends only with the job")
 
 
-def about(found: list[Line], record: Record, job: str) -> list[Line]:
-    """Of a preemption's lines for its victims, those that this job's people care for: as a victim, its own."""
-    mine = [line for line in found if line.said.who.startswith(f"{job} →")]
-    del record
-    return mine or found
+def about(found: list[Line], job: str) -> list[Line]:
+    """Of a preemption's lines, the one for this victim; for its asker, and for any other record, all."""
+    return [line for line in found if line.said.who.startswith(f"{job} →")] or found
 
 
 async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN) -> Outcome:
@@ -216,17 +211,21 @@ async def describe(
 ) -> None:
     """All about one job: where it stands, why it waits, where its tasks run, what happened to it."""
     async with session.client() as client:
-        pool, history, told = Pool(), [], []
+        pool, history, told = Pool(), list[Record](), list[Line]()
         async for entry in client.follow(session.domain, pool=pool, on=False):
             if job in jobs_of(entry.record):
                 history.append(entry.record)
-                told += [f"{line.day} {line}" for line in about(lines(entry.record, pool), entry.record, job)]
+                told += about(lines(entry.record, pool), job)
         found = pool.jobs.get(job)
         if found is None:
             where = await client.domain(session.domain)
             raise no_such_job(job, where.name, bool(history))
-        details = present.job_details(pool, found, client.now(), history, told)
-        session.show(details, lambda: tables.job(details, events=show_events))
+        events = [f"{line.day} {line}" for line in told]
+        details = present.job_details(pool, found, client.now(), history, events if show_events else [])
+        session.show(details, lambda: tables.job(details))
+        if show_events and session.for_people:
+            session.out.print()
+            session.show_lines(told)
 
 
 def no_such_job(job: str, domain: str, forgotten: bool) -> Problem:

@@ -24,7 +24,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from bailiff.client import Client
-from bailiff.eventline import plain
+from bailiff.eventline import Line, plain, styled
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
 from bailiff_bus.kafka import KafkaBus
@@ -80,6 +80,7 @@ class Session:
     output: Output = Output.TABLE
     out: Console = field(default_factory=lambda: _console(sys.stdout))
     err: Console = field(default_factory=lambda: _console(sys.stderr))
+    _day: str = ""
 
     @property
     def domain(self) -> str | None:
@@ -108,6 +109,14 @@ class Session:
         """A sentence for people; programs are spared it."""
         if self.for_people:
             self.out.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def show_lines(self, told: Sequence[Line]) -> None:
+        """Event lines, with the date before the first one of a day."""
+        for line in told:
+            if line.day != self._day:
+                self.out.print(f"── {line.day} (UTC)", style="dim")
+                self._day = line.day
+            self.out.print(styled(line), soft_wrap=True)
 
     def one_of_many(self, data: Any) -> None:
         """One result of a stream: a line of JSON, or a YAML document."""
