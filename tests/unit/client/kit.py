@@ -178,11 +178,11 @@ def quiet_story(scribe: Scribe) -> None:
 
 
 def preemption_story(scribe: Scribe) -> None:
-    """The quiet story, then serve-2 needs eight GPUs and train-7 is told to go; train-9 waits."""
+    """The quiet story and train-8; then serve-2 needs all twelve GPUs, so both trains are to go; train-9 waits."""
     quiet_story(scribe)
     scribe.submit("train-8", gpus=4)
     scribe.start("train-8")
-    scribe.after(3 * MINUTE).submit("serve-2", gpus=8, class_="inference")
+    scribe.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
     scribe.propose()
     scribe.submit("train-9", gpus=8)
 
