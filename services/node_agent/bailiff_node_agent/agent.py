@@ -275,13 +275,19 @@ class Agent:
         return verdict
 
     async def _start(self, command: StartTask) -> None:
+        """One verdict for the whole command: its tasks are told apart by devices only where they have any."""
+        startable: list[tuple[TaskKey, TaskAt]] = []
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
             busy = self._busy(key, task.devices)
-            if busy is not None:
+            if busy is None:
+                startable.append((key, task))
+            else:
                 self._tell(key, TaskNotStarted, reason=busy)
-                continue
-            verdict = self._verdict(command, task.devices)
+        if not startable:
+            return
+        verdict = self._verdict(command, tuple(device for _, task in startable for device in task.devices))
+        for key, task in startable:
             if verdict == "new":
                 await self._launch(command, task, key)
             elif verdict == "same":
