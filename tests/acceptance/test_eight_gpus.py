@@ -230,8 +230,7 @@ async def test_a_job_that_can_never_fit_is_refused_and_told_why(system: System) 
         await pool.request(SubmitJob(demand=demand, spec=JobSpec(command="true")), "never-fits")
         rejected = await pool.record(InputRejected, id="never-fits")
         assert rejected.code == "never-fits"
-        assert "16" in rejected.reason
-        assert "8" in rejected.reason, "it says how much there is"
+        assert "lacks 16 usable GPUs" in rejected.reason
         assert "never-fits" not in pool.pool.jobs
         await pool.verify()
 
