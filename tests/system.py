@@ -151,6 +151,7 @@ class Watch:
     producer: Producer
     entries: list[Entry] = field(default_factory=list)
     _ids: Iterator[int] = field(default_factory=itertools.count)
+    _kept: set[str] = field(default_factory=set)
 
     async def open(self) -> None:
         """Read the log to its end."""
@@ -322,12 +323,19 @@ class Watch:
         assert replay.turns > 0
         return replay
 
+    def keep(self, *jobs: str) -> None:
+        """Let these run on for the next test, which knows of them."""
+        self._kept.update(jobs)
+
     async def clear(self) -> None:
         """Cancel what is left and wait until it is gone."""
-        for name, job in self.pool.jobs.items():
-            if job.phase not in ENDED and not job.cancelled:
-                await self.cancel(name)
-        await self.until("all jobs have ended", lambda pool: all(job.phase in ENDED for job in pool.jobs.values()))
+
+        def left(pool: Pool) -> list[str]:
+            return [name for name, job in pool.jobs.items() if job.phase not in ENDED and name not in self._kept]
+
+        for name in left(self.pool):
+            await self.cancel(name)
+        await self.until("all jobs have ended", lambda pool: not left(pool))
 
     def report(self) -> str:
         """What a person would want to see after a failure: jobs, the end of the log, the ends of the services' logs."""
