@@ -6,6 +6,7 @@ killed and started again.
 """
 
 import itertools
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -143,5 +144,8 @@ async def ends_well(pool: Watch, story: Story) -> None:
     decisions = [data for data in pool.facts(PreemptionDecided) if data.asker.job == story.urgent]
     assert decisions, "the urgent job found room without a decision"
     assert all(len(decision.victims) == 4 for decision in decisions[:1])
+    exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]
+    codes = {data.job: data.exit_code for data in exits if isinstance(data, TaskExited) and data.job in TRAINING}
+    assert set(codes.values()) == {-signal.SIGTERM}, f"a victim was killed that had not been asked: {codes}"
     assert len(pool.facts(JobEnded, job=story.urgent)) == 1
     await pool.verify(orphans=True)
