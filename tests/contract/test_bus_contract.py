@@ -13,10 +13,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
+from tests.kafka_fixtures import kafka  # noqa: F401 - a fixture
 
 from bailiff_bus import log, topics
 from bailiff_bus.kafka import KafkaBus, KafkaSettings
-from bailiff_bus.log import AuditReader, AuditWriter, Entry, SteppedDown
+from bailiff_bus.log import AuditReader, AuditWriter, Committed, Entry, SteppedDown
 from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Receipt, Span
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
@@ -122,14 +123,14 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     if request.param == "memory":
         yield MemoryWorld()
         return
-    kafka = KafkaWorld(request.getfixturevalue("kafka").bootstrap)
-    await kafka.admin.start()
+    real = KafkaWorld(request.getfixturevalue("kafka").bootstrap)
+    await real.admin.start()
     try:
-        yield kafka
+        yield real
     finally:
-        for bus in kafka.opened:
+        for bus in real.opened:
             await bus.close()
-        await kafka.admin.close()
+        await real.admin.close()
 
 
 async def send(bus: Bus, topic: str, *values: bytes, partition: int = 0) -> list[Receipt]:
@@ -387,7 +388,7 @@ class Service:
         head = self.writer.next_head
         return [self.record(head.next_seq + n, head.epoch, ClockAdvanced()) for n in range(count)]
 
-    async def append(self, count: int = 1) -> Awaitable[tuple[Entry, ...]]:
+    async def append(self, count: int = 1) -> Awaitable[Committed]:
         return await self.writer.append(self.next(count))
 
     async def restart(self) -> Entry:
@@ -426,7 +427,7 @@ async def test_a_writer_begins_appends_and_is_read(world: World, audit: str) -> 
     assert [entry.record.seq for entry in service.folded] == [0, 1]
     assert started == service.folded[-1]
     committed = [await service.append(3) for _ in range(20)]
-    entries = [entry for each in committed for entry in await each]
+    entries = [entry for each in committed for entry in (await each).entries]
     assert [entry.record.seq for entry in entries] == list(range(2, 62))
     assert service.writer.head == service.writer.next_head
     assert service.writer.last_append_time == entries[-1].append_time
@@ -437,7 +438,7 @@ async def test_a_writer_begins_appends_and_is_read(world: World, audit: str) -> 
 async def test_what_append_returns_is_what_a_reader_finds(world: World, audit: str) -> None:
     service = Service(await world.client(), "w1")
     started = await service.begin()
-    entries = await (await service.append(5))
+    entries = (await (await service.append(5))).entries
     reader = AuditReader(await world.client(), "pool-a", 0)
     found: list[Entry] = []
     while len(found) < 7:
@@ -451,7 +452,7 @@ async def test_reading_may_start_at_a_snapshot(world: World, audit: str) -> None
     await service.begin()
     await (await service.append(4))
     head, offset = service.writer.head, service.writer.offset
-    (last,) = await (await service.append())
+    (last,) = (await (await service.append())).entries
     reader = AuditReader(await world.client(), "pool-a", 0, head, offset)
     assert await reader.read(wait=30) == [last]
 
@@ -459,7 +460,7 @@ async def test_reading_may_start_at_a_snapshot(world: World, audit: str) -> None
 async def test_a_small_window_makes_append_wait_and_loses_nothing(world: World, audit: str) -> None:
     service = Service(await world.client(), "w1", window=2)
     await service.begin()
-    entries = await (await service.append(50))
+    entries = (await (await service.append(50))).entries
     assert [entry.record.seq for entry in entries] == list(range(2, 52))
 
 
@@ -489,7 +490,7 @@ async def test_two_writers_at_once_make_one_chain(world: World, audit: str) -> N
             try:
                 await service.restart()
                 while written < 20:
-                    written += len(await (await service.append(2)))
+                    written += len((await (await service.append(2))).entries)
             except SteppedDown:
                 continue
         return written
@@ -562,7 +563,7 @@ async def test_many_appends_on_their_way_survive_junk_in_between(world: World, a
         committed.append(await service.append())
         if number % 10 == 0:
             await (await producer.send(audit, b"junk", partition=0))
-    entries = [entry for each in committed for entry in await each]
+    entries = [entry for each in committed for entry in (await each).entries]
     assert [entry.record.seq for entry in entries] == list(range(2, 102))
     reader = await whole_log(await world.client())
     assert (reader.head, reader.orphans) == (service.writer.head, 10)

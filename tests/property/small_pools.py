@@ -3,13 +3,15 @@
 from itertools import combinations
 from random import Random
 
-from bailiff_core.model.pool import Job, Pool
 from tests.builders import HOUR, MINUTE, Sketch, group
+
+from bailiff_core.model.pool import Job, Pool
 
 
 def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Job]:
-    """Up to three nodes, up to seven jobs on them, and a job that asks. `shuffled`: same pool, other dict order."""
+    """Up to three nodes, up to nine jobs on them, and a job that asks. `shuffled`: same pool, other dict order."""
     sketch = Sketch()
+    busy = random.random() < 0.7  # a full pool, and an asker that may displace much of it
     mixed = random.random() < 0.25
     for number in range(random.randint(1, 3)):
         sketch.node(
@@ -20,17 +22,33 @@ def random_pool(random: Random, shuffled: int | None = None) -> tuple[Sketch, Jo
             labels={"zone": random.choice("ab")},
             models=("h100", "a100") if mixed else ("h100",),
         )
-    for number in range(random.randint(0, 7)):
-        place_at_random(random, sketch, f"j{number}")
-    asker = sketch.job(
-        "asker", *(random_group(random) for _ in range(random.choice((1, 1, 2)))), priority=random.choice((50, 75))
-    )
+    for number in range(30 if busy else random.randint(0, 7)):
+        if len(sketch.pool.jobs) < 9:
+            place_at_random(random, sketch, f"j{number}")
+    groups = [random_group(random, 2 if busy else 3) for _ in range(random.choice((1, 1, 2)))]
+    asker = sketch.job("asker", *groups, priority=75 if busy else 50)
     if shuffled is not None:
         for field in ("nodes", "jobs", "active", "node_numbers"):
             items = list(getattr(sketch.pool, field).items())
             Random(shuffled).shuffle(items)
             setattr(sketch.pool, field, dict(items))
     return sketch, asker
+
+
+def tight_pool(random: Random) -> tuple[Sketch, Job]:
+    """Two to four empty nodes and a gang of two or three kinds of task that needs nearly all of them."""
+    sketch = Sketch()
+    gpus = [random.randint(2, 7) for _ in range(random.randint(2, 4))]
+    for number, count in enumerate(random.choice((gpus, sorted(gpus), [max(gpus)] * len(gpus)))):
+        sketch.node(f"n{number}", gpus=count, cpu=random.choice((4, 8)))
+    left = sum(len(node.devices) for node in sketch.pool.nodes.values()) - random.randint(0, 1)
+    groups = []
+    while left > 0 and len(groups) < 3:
+        size = random.randint(2, 5)
+        count = random.randint(1, max(1, left // size))
+        groups.append(group(count, gpus=size, cpu=random.choice((0, 0, 1, 2))))
+        left -= size * count
+    return sketch, sketch.job("asker", *groups)
 
 
 def random_group(random: Random, most: int = 3):
@@ -42,7 +60,9 @@ def random_group(random: Random, most: int = 3):
         rest["gpu_models"] = (random.choice(("h100", "a100")),)
     if random.random() < 0.05:
         rest["nodes"] = ("n0", "n2")
-    return group(random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 4)), cpu=random.choice((0, 0, 1, 2)), **rest)
+    return group(
+        random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 3)), cpu=random.choice((0, 0, 1, 2)), **rest
+    )
 
 
 def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
@@ -68,8 +88,8 @@ def place_at_random(random: Random, sketch: Sketch, name: str) -> None:
             taken[node.number] = taken.get(node.number, 0) | sum(1 << number for number in chosen)
             tasks[node.number] = used + 1
             places.append((node.name, chosen))
-    job = sketch.job(name, *groups, priority=random.choice((25, 50, 50, 75)), preemptible=random.random() < 0.85)
-    sketch.at(job, *places, phase=phase, age=random.choice((0, MINUTE, HOUR, 2 * HOUR)))
+    job = sketch.job(name, *groups, priority=random.choice((25, 50, 50, 50, 75)), preemptible=random.random() < 0.85)
+    sketch.at(job, *places, phase=phase, age=random.choice((MINUTE, HOUR, HOUR, 2 * HOUR)))
 
 
 def may_go(asker: Job, job: Job) -> bool:
@@ -90,14 +110,16 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
             room[0] -= {number for number in range(64) if task.devices >> number & 1}
             room[1] -= need.cpu_milli
             room[2] -= 1
-    tasks = sorted(asker.groups(), key=lambda need: -need.gpu_milli)
+    tasks = asker.groups()
 
-    def place(index: int) -> bool:
+    def place(index: int, first: int = 0) -> bool:
         if index == len(tasks):
             return True
         need = tasks[index]
         seen = []
-        for node in pool.nodes.values():
+        if index and need != tasks[index - 1]:
+            first = 0  # equal tasks may as well stand in node order
+        for node in sorted(pool.nodes.values(), key=lambda node: node.number)[first:]:
             room = free[node.number]
             if any(node.labels.get(key) != value for key, value in need.node_labels.items()):
                 continue
@@ -114,7 +136,7 @@ def fits(pool: Pool, asker: Job, gone: frozenset[str], now: bool = False) -> boo
                 room[0] -= set(chosen)
                 room[1] -= need.cpu_milli
                 room[2] -= 1
-                done = place(index + 1)
+                done = place(index + 1, node.number)
                 room[0] |= set(chosen)
                 room[1] += need.cpu_milli
                 room[2] += 1
@@ -143,7 +165,7 @@ def cost(pool: Pool, victims: list[Job]) -> tuple:
                 for task in other.tasks
             )
             broken += bool(mine and others)
-    youngest_first = tuple(sorted((-job.seq for job in victims)))
+    youngest_first = tuple(sorted(-job.seq for job in victims))
     return (
         by_class, lost, len(running), sum(job.size for job in running), len(victims) - len(running), broken,
         youngest_first, tuple(sorted(job.id for job in victims)),

@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_gang, to_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.small_pools import fits, random_pool, tight_pool
 
-from tests.property.small_pools import fits, random_pool
+from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_gang, to_shares
 
 SEEDS = st.integers(0, 2**48)
 
@@ -71,6 +71,20 @@ def stand_on(pool, asker, found: GangPlace, others) -> None:
 @given(seed=SEEDS)
 def test_a_gang_is_placed_exactly_when_it_can_be(seed: int) -> None:
     check(seed)
+
+
+@settings(max_examples=600, deadline=None)
+@given(seed=SEEDS)
+def test_mixed_gangs_are_packed_exactly_when_they_can_be(seed: int) -> None:
+    sketch, asker = tight_pool(Random(seed))
+    found = place_gang(Rooms.of(sketch.pool), asker, Budget(100_000))
+    possible = fits(sketch.pool, asker, frozenset())
+    if isinstance(found, NoFit):
+        assert found.kind == "impossible"
+        assert not possible
+    else:
+        assert possible
+        never_overfills(sketch.pool, asker, found)
 
 
 @pytest.mark.long

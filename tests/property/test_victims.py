@@ -5,17 +5,18 @@ import os
 import subprocess
 import sys
 from random import Random
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.small_pools import best_set, fits, may_go, random_pool
+from tests.property.test_placement import never_overfills
+
 from bailiff_core.model.pool import OpenRequest
 from bailiff_core.placement import GangPlace, Rooms, from_shares
 from bailiff_core.model.answer import Answer
 from bailiff_core.victims import Accepted, check_answer, select_batch, select_victims
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from tests.property.small_pools import best_set, fits, may_go, random_pool
-from tests.property.test_placement import never_overfills
 
 SEEDS = st.integers(0, 2**48)
 
@@ -60,26 +61,26 @@ def check(seed: int, steps: int) -> Answer:
     return answer
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(seed=SEEDS)
 def test_the_set_is_allowed_irreducible_and_the_best(seed: int) -> None:
     answer = check(seed, 20_000)
     assert answer.explanation.proven or not answer.victims or answer.refused == "gave-up"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS, steps=st.integers(1, 60))
 def test_a_small_budget_may_cost_the_proof_but_nothing_else(seed: int, steps: int) -> None:
     check(seed, steps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS, shuffled=st.integers(0, 100))
 def test_the_order_of_dicts_does_not_matter(seed: int, shuffled: int) -> None:
     assert answer_for(seed) == answer_for(seed, shuffled=shuffled)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
     random = Random(seed)
@@ -99,9 +100,19 @@ def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
             taken[task.node] = taken.get(task.node, 0) | task.devices
 
 
+@settings(max_examples=400, deadline=None)
+@given(seed=SEEDS)
+def test_the_general_search_finds_what_the_search_by_parts_finds(seed: int) -> None:
+    by_parts = answer_for(seed)
+    with patch("bailiff_core.victims.select.search_parts", lambda *_: (None, False)):
+        by_tree = answer_for(seed)
+    assert by_tree.victims == by_parts.victims
+    assert by_tree.explanation.proven == by_parts.explanation.proven
+
+
 def digest_of_many() -> str:
     seen = hashlib.sha256()
-    for seed in range(150):
+    for seed in range(60):
         seen.update(repr(answer_for(seed)).encode())
     return seen.hexdigest()
 
@@ -111,13 +122,15 @@ def test_the_hash_seed_does_not_matter() -> None:
     found = []
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
         found.append(done.stdout)
     assert found[0] == found[1]
 
 
 @pytest.mark.long
-@settings(max_examples=40_000, deadline=None)
+@settings(max_examples=15_000, deadline=None)
 @given(seed=SEEDS)
 def test_the_set_is_allowed_irreducible_and_the_best_at_length(seed: int) -> None:
     check(seed, 20_000)

@@ -68,22 +68,22 @@ class KafkaBus:
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
         reader = KafkaReader(self.settings, positions)
-        self._open.append(reader)
         await reader.start()
+        self._keep(reader)
         return reader
 
     async def producer(self) -> Producer:
         """A producer of its own incarnation."""
         producer = KafkaProducer(self.settings)
-        self._open.append(producer)
         await producer.start()
+        self._keep(producer)
         return producer
 
     async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
         """Take a seat in the group; returns once the group has given it its partitions."""
         seat = KafkaSeat(self.settings, group, topic, instance)
-        self._open.append(seat)
         await seat.start()
+        self._keep(seat)
         return seat
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
@@ -114,6 +114,9 @@ class KafkaBus:
             await _bounded(self._admin.close(), self.settings.request_timeout)
         self._admin = self._looker = None
 
+    def _keep(self, opened: "KafkaReader | KafkaProducer | KafkaSeat") -> None:
+        self._open = [*(each for each in self._open if not each.closed), opened]
+
     async def _clients(self) -> tuple[AIOKafkaAdminClient, AIOKafkaConsumer]:
         async with self._connecting:
             if self._admin is None:
@@ -142,6 +145,7 @@ class KafkaReader:
             max_partition_fetch_bytes=4 * MIB,
         )
         self._heard = 0.0
+        self.closed = False
 
     async def start(self) -> None:
         """Connect."""
@@ -199,6 +203,7 @@ class KafkaReader:
 
     async def close(self) -> None:
         """Let go of the connection."""
+        self.closed = True
         await _bounded(self._consumer.stop(), self._settings.request_timeout)
 
     def _assign(self) -> None:
@@ -236,6 +241,7 @@ class KafkaProducer:
         )
         self._unacknowledged: dict[asyncio.Future[Receipt], asyncio.TimerHandle] = {}
         self._failure: str | None = None
+        self.closed = False
 
     async def start(self) -> None:
         """Connect and be given a producer id."""
@@ -261,6 +267,7 @@ class KafkaProducer:
 
     async def close(self, timeout: float = 5.0) -> None:
         """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
+        self.closed = True
         if not await _bounded(self._producer.stop(), timeout):
             log.warning("kafka producer did not end in time", seconds=timeout)
             await _bounded(self._producer.client.close(), timeout)
@@ -315,6 +322,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
     """A seat in a consumer group that reads nothing.
 
     Every rebalance takes all partitions away for a moment; `owned` keeps what it was until the group has decided.
+    Two living members with the same `instance` take the seat from each other for ever.
     """
 
     def __init__(self, settings: KafkaSettings, group: str, topic: str, instance: str | None) -> None:
@@ -334,6 +342,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
         self._trouble: KafkaError | None = None
         self._news = asyncio.Event()
         self._holding: asyncio.Task[None] | None = None
+        self.closed = False
 
     @property
     def owned(self) -> frozenset[int]:
@@ -342,9 +351,13 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def start(self) -> None:
         """Join the group and wait for its decision."""
-        async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000):
-            await _started(self._consumer, self._consumer.stop)
-            await self._news.wait()
+        try:
+            async with _calling(self._settings, f"let us join {self._group}", extra=self._settings.session_timeout_ms / 1000):
+                await self._consumer.start()
+                await self._news.wait()
+        except BaseException:
+            await self.close()
+            raise
         self._told = self.owned
         self._holding = asyncio.create_task(self._hold())
 
@@ -368,6 +381,7 @@ class KafkaSeat(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def close(self) -> None:
         """End; with an `instance` the seat is kept until the session times out."""
+        self.closed = True
         if self._holding is not None:
             self._holding.cancel()
             self._holding = None

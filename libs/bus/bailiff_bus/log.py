@@ -49,6 +49,19 @@ class Orphan:
     hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The records of one `append` are part of the log. head: after the last of them, at this offset.
+
+    append_time: the broker's of the last one, µs UTC. entries: all of them, as a reader finds them.
+    """
+
+    head: ChainHead
+    offset: int
+    append_time: int
+    entries: tuple[Entry, ...]
+
+
 OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
 
 
@@ -145,7 +158,7 @@ class AuditReader:
 class _Append:
     """What one call of `append` is waiting for."""
 
-    committed: "asyncio.Future[tuple[Entry, ...]]"
+    committed: "asyncio.Future[Committed]"
     count: int
     entries: list[Entry] = field(default_factory=list)
 
@@ -241,19 +254,19 @@ class AuditWriter:
         self._settling = asyncio.create_task(self._settle())
         return started
 
-    async def append(self, records: Sequence[Record]) -> "asyncio.Future[tuple[Entry, ...]]":
-        """Send these records, in order; await the result for when all are committed: as a reader finds them.
+    async def append(self, records: Sequence[Record]) -> "asyncio.Future[Committed]":
+        """Send these records, in order; await the result to know that all of them are committed.
 
         `prev` is filled in; everything else must continue the chain already, or `ValueError` is raised and nothing is
         sent. Waits while the window of unacknowledged records is full. Raises `SteppedDown` or `OutcomeUnknown`, here
-        or there.
+        or there; `OffsetGone` if the log was cut short, `UnreadableRecord` if a newer release writes it.
         """
         if not records:
             raise ValueError("nothing to append")
         async with self._appending:
             self._refuse_if_ended()
             prepared = chained(self._sent_head, records)
-            committed: asyncio.Future[tuple[Entry, ...]] = asyncio.get_running_loop().create_future()
+            committed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
             committed.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody has to look
             append = _Append(committed, len(prepared))
             try:
@@ -356,7 +369,7 @@ class AuditWriter:
         append = sent.append
         append.entries.append(Entry(sent.record, sent.wire, offset, append_time, sent.head.hash))
         if len(append.entries) == append.count and not append.committed.done():
-            append.committed.set_result(tuple(append.entries))
+            append.committed.set_result(Committed(sent.head, offset, append_time, tuple(append.entries)))
             self._handed_out = (self._head, self._offset)
         self._room.set()
 

@@ -54,7 +54,7 @@ class Faults(Protocol):
 
 
 @dataclass(slots=True)
-class _Partition:
+class Partition:
     """Messages in offset order, which may have gaps, and who waits for the next one."""
 
     begin: int = 0
@@ -79,12 +79,24 @@ class MemoryCluster:
         self.clock = clock
         self.faults = faults
         self.session_timeout = session_timeout
-        self._topics: dict[str, list[_Partition]] = {}
+        self.outage = False
+        self._topics: dict[str, list[Partition]] = {}
         self._groups: dict[tuple[str, str], _Group] = {}
 
     def client(self, name: str) -> "MemoryBus":
         """A client, as a process has one."""
         return MemoryBus(self, name)
+
+    def begin_outage(self) -> None:
+        """Nobody reaches the brokers: calls and sends fail, readers hear nothing. Seats are kept."""
+        self.outage = True
+
+    def end_outage(self) -> None:
+        """Everything is as it was."""
+        self.outage = False
+        for partitions in self._topics.values():
+            for each in partitions:
+                each.wake()
 
     # --- topics
 
@@ -96,12 +108,12 @@ class MemoryCluster:
     def add_partitions(self, topic: str, total: int) -> None:
         """Make the topic if there is none, and let it have so many partitions."""
         partitions = self._topics.setdefault(topic, [])
-        partitions += [_Partition() for _ in range(total - len(partitions))]
+        partitions += [Partition() for _ in range(total - len(partitions))]
         for (_, grouped), group in self._groups.items():
             if grouped == topic:
                 group.assign()
 
-    def partitions(self, topic: str) -> list[_Partition]:
+    def partitions(self, topic: str) -> list[Partition]:
         """Raises `KeyError` for no such topic."""
         return self._topics[topic]
 
@@ -181,35 +193,41 @@ class MemoryBus:
         """Pass while the client runs; block while it is paused, and for ever once it is killed."""
         await self._running.wait()
 
+    async def reach(self) -> None:
+        """Be alive and come through to the brokers."""
+        await self.alive()
+        if self.cluster.outage:
+            raise BusUnavailable("the brokers are away")
+
     # --- the port
 
     async def spans(self, topic: str) -> Mapping[int, Span]:
         """Every partition of the topic and what it holds."""
-        await self.alive()
+        await self.reach()
         return {number: Span(each.begin, each.end) for number, each in enumerate(self.cluster.partitions(topic))}
 
     async def reader(self, positions: Sequence[tuple[str, int, int]]) -> Reader:
         """A reader of (topic, partition, offset) positions."""
-        await self.alive()
+        await self.reach()
         return MemoryReader(self, positions)
 
     async def producer(self) -> Producer:
         """A producer of its own incarnation."""
-        await self.alive()
+        await self.reach()
         producer = MemoryProducer(self)
         self._producers.append(producer)
         return producer
 
     async def join(self, group: str, topic: str, instance: str | None) -> Ownership:
         """Take a seat in the group."""
-        await self.alive()
+        await self.reach()
         seat = MemorySeat(self, self.cluster.group(group, topic), instance)
         self._seats.append(seat)
         return seat
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """The settings that the registry asks for, as of one broker."""
-        await self.alive()
+        await self.reach()
         self.cluster.partitions(topic)
         return {**TOPICS[topic].settings_with(brokers=1), "replication": "1", "brokers": "1"}
 
@@ -261,6 +279,8 @@ class MemoryReader:
         """What can be seen, and when to look again if nothing is appended. Moves the positions."""
         found: list[Message] = []
         next_look = float("inf")
+        if self._bus.cluster.outage:
+            return found, next_look
         for at in list(self._positions):
             where = self._partition(at)
             if where is None:
@@ -301,7 +321,7 @@ class MemoryReader:
             if news in where.waiting:
                 where.waiting.remove(news)
 
-    def _partition(self, at: At) -> _Partition | None:
+    def _partition(self, at: At) -> Partition | None:
         topic, partition = at
         partitions = self._bus.cluster.partitions(topic)
         return partitions[partition] if partition < len(partitions) else None
@@ -369,7 +389,9 @@ class MemoryProducer:
             await self._bus.alive()
             cluster = self._bus.cluster
             fate = FINE
-            if cluster.faults is not None:
+            if cluster.outage:
+                fate = NOT_STORED
+            elif cluster.faults is not None:
                 fate = cluster.faults.send(self._bus.name, letter.topic, letter.partition, letter.value)
             if fate.delay:
                 await asyncio.sleep(fate.delay)

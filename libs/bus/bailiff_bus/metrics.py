@@ -31,9 +31,7 @@ INPUTS_REJECTED = Metric(
     "bailiff_inputs_rejected", "counter", ("domain", "topic", "code"), "inputs without effect, by what was wrong"
 )
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("domain", "type"), "commands sent to node agents")
-FENCES_REFUSED = Metric(
-    "bailiff_fences_refused", "counter", ("domain", "type"), "commands of the past that were refused"
-)
+FENCES_REFUSED = Metric("bailiff_fences_refused", "counter", ("domain", "type"), "commands of the past that were refused")
 OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("domain",), "evictions decided and not ended")
 QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("domain", "priority_class"), "jobs that wait")
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")

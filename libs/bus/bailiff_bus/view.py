@@ -21,7 +21,7 @@ from bailiff_core.records.wire import time_text
 from .log import AuditReader, Entry
 from .logs import logger
 from .metrics import Metrics
-from .port import Bus
+from .port import Bus, OffsetGone
 
 CHUNK = 500
 
@@ -53,6 +53,7 @@ class DomainView:
         self.reader = AuditReader(bus, domain, partition)
         self._snapshots = snapshots
         self._log = logger(domain=domain)
+        self._restored = False
         self._restored_digest: str | None = None
 
     @property
@@ -65,7 +66,7 @@ class DomainView:
         restored = _read_snapshot(self._snapshot_file())
         if restored is not None:
             self.pool, head, offset = restored
-            self._restored_digest = state_digest(self.pool)
+            self._restored, self._restored_digest = True, state_digest(self.pool)
             self.reader = AuditReader(self.bus, self.domain, self.partition, head=head, offset=offset)
 
     async def advance(self, wait: float) -> Sequence[Entry]:
@@ -78,8 +79,11 @@ class DomainView:
         """Advance until the end of the log as it was when this was called."""
         try:
             await self.reader.catch_up(self.take)
-        except SnapshotNotConfirmed:
-            self._log.warning("the log does not confirm the local snapshot: folding from the start")
+        except (SnapshotNotConfirmed, OffsetGone) as doubt:
+            if isinstance(doubt, OffsetGone) and not self._restored:
+                raise
+            self._log.warning("the log does not confirm the local snapshot: folding from the start", why=str(doubt))
+            self._restored, self._restored_digest = False, None
             await self.reader.close()
             self.pool = Pool()
             self.reader = AuditReader(self.bus, self.domain, self.partition)
@@ -99,7 +103,7 @@ class DomainView:
 
     def _fold(self, entry: Entry) -> None:
         if self._restored_digest is not None and not self._confirms(entry):
-            raise SnapshotNotConfirmed
+            raise SnapshotNotConfirmed(f"#{entry.record.seq} is not the digest of the snapshot")
         data = entry.record.data
         if isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA:
             self._compare(entry, data)

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import yaml
 
 from bailiff_bus.topics import create_topics
 
+from .jobs import end_jobs
 from .kafka import EmbeddedKafka
 from .ports import free_ports
 from .processes import Processes
@@ -111,11 +113,12 @@ class Stack:
         return f"http://127.0.0.1:{self._http[process]}"
 
     def stop(self) -> None:
-        """End the services, then Kafka."""
+        """End the services, the jobs that they leave, then Kafka."""
         self.processes.stop_all()
+        end_jobs(self.folder / "state")
         self.kafka.close()
 
-    def __enter__(self) -> "Stack":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -236,8 +236,8 @@ class Writer:
         for acknowledgement in stored:
             await acknowledgement
         committed = await (await self._writer.append(records))
-        self._check_clock(committed[-1].append_time, boot)
-        self._liveness.broker_time(committed[-1].append_time)
+        self._check_clock(committed.append_time, boot)
+        self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
         self._metrics.records_appended.labels(self._view.domain).inc(len(records))
         self._metrics.log_head.labels(self._view.domain).set(self._pool.seq)

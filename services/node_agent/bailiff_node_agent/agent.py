@@ -414,7 +414,8 @@ class Agent:
             self.machine.evictions.reached(eviction.key, stage)
 
     async def _sleep_until(self, boot: int) -> None:
-        while (left := boot - self._ambient.boot()) > 0:
+        """On the boot-time clock, which counts suspended time; the event loop's may not."""
+        while (left := boot - self._ambient.boot()) > 0:  # noqa: ASYNC110 - a moment is awaited, no state
             await asyncio.sleep(left / 1_000_000)
 
     def isolated(self) -> None:

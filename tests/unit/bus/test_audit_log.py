@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bailiff_bus.log import AuditReader, AuditWriter, Entry, OutcomeUnknown, SteppedDown
+from bailiff_bus.log import AuditReader, AuditWriter, Committed, Entry, OutcomeUnknown, SteppedDown
 from bailiff_bus.memory import (
     ACKNOWLEDGEMENT_LOST,
     FINE,
@@ -46,9 +46,7 @@ class Faulty:
             return self.fates.popleft()
         if self.chance is None:
             return FINE
-        kind = self.chance.choices(
-            [FINE, ACKNOWLEDGEMENT_LOST, NOT_STORED, STORED_TWICE, OFFSET_UNKNOWN], [90, 1, 1, 4, 4]
-        )[0]
+        kind = self.chance.choices([FINE, ACKNOWLEDGEMENT_LOST, NOT_STORED, STORED_TWICE, OFFSET_UNKNOWN], [90, 1, 1, 4, 4])[0]
         return Fate(self.chance.choice([0.0, 0.001, 0.05, 2.0]), kind.stored, kind.acknowledged, kind.offset_known)
 
     def delivery(self, client: str, message: Message) -> float:
@@ -91,7 +89,7 @@ class Incarnation:
         created = DomainCreated(domain=DOMAIN, partition=1, nonce=self.name)
         return [record(0, 0, created, self.name), record(1, 1, started, self.name)]
 
-    async def append(self, count: int = 1) -> "asyncio.Future[tuple[Entry, ...]]":
+    async def append(self, count: int = 1) -> "asyncio.Future[Committed]":
         head = self.writer.next_head
         return await self.writer.append(
             [record(head.next_seq + number, head.epoch, ClockAdvanced(), self.name) for number in range(count)]
@@ -162,11 +160,21 @@ def test_what_an_acknowledgement_does_not_say_is_read_back(fate: Fate) -> None:
         cluster = make_cluster(Faulty(FINE, FINE, FINE, fate, FINE, fate, fate))
         writing = Incarnation(cluster.client("w1"))
         await writing.begin()
-        entries = await (await writing.append(8))
+        entries = (await (await writing.append(8))).entries
         assert [entry.record.seq for entry in entries] == list(range(2, 10))
         whole = await read_whole(cluster)
         assert tuple(whole[2:]) == entries
         assert writing.writer.head.hash == whole[-1].hash
+
+    run(main())
+
+
+def test_reading_back_waits_for_all_that_is_on_its_way() -> None:
+    async def main() -> None:
+        cluster = make_cluster(Faulty(FINE, FINE, OFFSET_UNKNOWN, Fate(delay=1), Fate(delay=5)))
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        assert len((await (await writing.append(5))).entries) == 5
 
     run(main())
 
@@ -282,7 +290,7 @@ def test_closing_waits_for_what_was_sent() -> None:
         await writing.begin()
         future = await writing.append()
         await writing.writer.close()
-        assert len(await future) == 1
+        assert len((await future).entries) == 1
         with pytest.raises(SteppedDown, match="closed"):
             await writing.append()
 
@@ -385,10 +393,10 @@ def test_whatever_goes_wrong_committed_records_are_in_the_one_chain(seed: int) -
     committed: list[Entry] = []
     folds: list[list[Entry]] = []
 
-    def keep(done: "asyncio.Future[tuple[Entry, ...]]", folded: list[Entry]) -> None:
+    def keep(done: "asyncio.Future[Committed]", folded: list[Entry]) -> None:
         if not done.cancelled() and done.exception() is None:
-            committed.extend(done.result())
-            folded.extend(done.result())
+            committed.extend(done.result().entries)
+            folded.extend(done.result().entries)
 
     async def serve(cluster: MemoryCluster, bus: MemoryBus) -> None:
         reader, folded = AuditReader(bus, DOMAIN, 1), list[Entry]()

@@ -216,6 +216,40 @@ def test_a_tail_that_is_cut_off_frees_its_offsets() -> None:
     run(main())
 
 
+def test_an_outage_fails_calls_and_sends_and_silences_readers() -> None:
+    async def main() -> None:
+        where = cluster()
+        bus = where.client("c")
+        await send_all(bus, b"before")
+        reader = await bus.reader([("t", 0, 0)])
+        where.begin_outage()
+        for call in (bus.spans("t"), bus.producer(), bus.reader([]), bus.join("g", "t", None), bus.topic_settings("t")):
+            with pytest.raises(BusUnavailable, match="the brokers are away"):
+                await call
+        assert await reader.read(wait=20) == []
+        waiting = asyncio.ensure_future(reader.read(wait=100))
+        await asyncio.sleep(20)
+        where.end_outage()
+        assert [each.value for each in await waiting] == [b"before"]
+        assert asyncio.get_running_loop().time() == 40
+
+    run(main())
+
+
+def test_a_send_into_an_outage_is_lost() -> None:
+    async def main() -> None:
+        where = cluster()
+        producer = await where.client("c").producer()
+        where.begin_outage()
+        sent = await producer.send("t", b"x")
+        with pytest.raises(BusUnavailable):
+            await sent
+        where.end_outage()
+        assert values(where) == []
+
+    run(main())
+
+
 def test_closing_flushes() -> None:
     async def main() -> None:
         where = cluster(Scripted(Fate(delay=2), Fate(delay=2), Fate(delay=2)))

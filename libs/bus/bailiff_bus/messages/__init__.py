@@ -35,7 +35,8 @@ from .requests import (
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
-    "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SendInventory", "Spare",
+    "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
+    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SendInventory", "Spare",
     "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",
 ]  # fmt: skip

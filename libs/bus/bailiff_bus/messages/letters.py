@@ -10,7 +10,10 @@ from .base import MessageBody
 
 
 class DeadLetter(MessageBody):
-    """An input without effect: where it stood and why it was refused. Its original bytes are the Kafka value, this is in the headers."""
+    """An input without effect: where it stood and why it was refused.
+
+    Its original bytes are the Kafka value; this is in the headers.
+    """
 
     TYPE: ClassVar[str] = "bailiff.DeadLetter.v1"
     topic: str

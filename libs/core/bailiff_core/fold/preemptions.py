@@ -1,6 +1,6 @@
 """Selections, proposals and plans."""
 
-from bailiff_core.model.pool import Eviction, OpenRequest, Plan, Pool, Selection
+from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
 from bailiff_core.model.room import idle_now
 from bailiff_core.records import decisions, facts
 
@@ -41,19 +41,32 @@ def _answered(pool: Pool, request: int) -> None:
 @folds(decisions.PreemptionDecided)
 def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> None:
     """Victims are on their way out; the room is promised to the asker."""
+    plan = Plan(pool.seq, decision.asker.job, [])
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
         victim = pool.jobs[choice.job]
         if choice.reserved:
+            _inherit(pool, victim, plan, decision.spared)
             back_to_queue(pool, victim)
             continue
         with changing(pool, victim):
             victim.eviction = Eviction(pool.seq, "preemption", grace, plan=pool.seq, for_job=decision.asker.job)
         set_phase(pool, victim, "evicting")
+        plan.victims.append(victim.id)
     asker = pool.jobs[decision.asker.job]
     take_place(pool, asker, decision.attempt, decision.placement, True, decision.expires)
     asker.plan = pool.seq
-    pool.plans[pool.seq] = Plan(pool.seq, asker.id, [choice.job for choice in decision.victims if not choice.reserved])
+    pool.plans[pool.seq] = plan
     _answered(pool, decision.request)
+
+
+def _inherit(pool: Pool, dropped: Job, plan: Plan, spared: tuple[str, ...]) -> None:
+    """Who was leaving for the gang that loses its promise leaves for the new asker, unless it is spared."""
+    old = pool.plans.get(dropped.plan) if dropped.plan is not None else None
+    for name in old.victims if old is not None else ():
+        eviction = pool.jobs[name].eviction if name in pool.jobs else None
+        if old is not None and eviction is not None and eviction.plan == old.seq and name not in spared:
+            eviction.plan, eviction.for_job = plan.seq, plan.job
+            plan.victims.append(name)
 
 
 @folds(decisions.PreemptionRefused)

@@ -197,12 +197,13 @@ class Rejections:
 class Pool:
     """The whole state of one domain after the record `seq`.
 
-    queue: pending jobs in queue order; active: jobs that hold or are promised room; reserved, starting and
-    leaving: those of them that wait for room, whose tasks do not all run yet, and that are being evicted (dicts used as ordered sets); ended: jobs by end time.
-    epochs: where each epoch began, by seq; accepted_loss: the highest (epoch, seq) that an operator gave up.
-    answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of this turn are about.
-    room_grew: something that did not fit before may fit now; until then,
-    `unplaceable` holds why a gang of that shape did not (both are caches: not part of the state's digest).
+    queue: pending jobs in queue order. active: jobs that hold or are promised room. reserved, starting, leaving: those
+    of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
+    ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
+    operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
+    this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
+    gang of that shape did not. The last three are no part of the state's digest: they hold nothing between turns, or
+    are caches.
     """
 
     domain: str = ""

@@ -35,10 +35,10 @@ class Need:
             of_model = f" ({' or '.join(self.models)})" if self.models else ""
             parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{of_model}")
         if self.cpu_milli:
-            parts.append(f"{_decimal(self.cpu_milli, 1000)} CPU")
+            parts.append(f"{_decimal(self.cpu_milli, 1000)} CPU{'s' if self.cpu_milli > 1000 else ''}")
         if self.memory_bytes:
             parts.append(f"{_decimal(self.memory_bytes, 2**30)} GiB of memory")
-        return ", ".join(parts) or "a task slot"
+        return ", ".join(parts) or "1 task slot"
 
 
 def needs_of(demand: JobDemand) -> dict[Need, list[int]]:

@@ -145,7 +145,7 @@ class Rooms:
         return whole
 
     def standing(self, job: Job) -> list[tuple[NodeRoom, tuple[int, int, int, int]]]:
-        """What the job's tasks hold, summed by node, in order of its tasks. Kept for as long as the attempt stands so."""
+        """What the job's tasks hold, summed by node, in order of its tasks; kept while the attempt stands."""
         key = (job.id, job.attempt, job.phase)
         if key not in self._footings:
             groups = job.groups()

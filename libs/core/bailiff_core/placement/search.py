@@ -17,7 +17,8 @@ def find_packing(
 ) -> list[Chunk] | Literal["impossible", "gave-up"]:
     """Depth first over the needs; per need over all ways to spread its tasks over the nodes. `rooms` stays as it was.
 
-    Each spread tried costs steps by the size of the pool. Equal nodes are interchangeable: of two, the first takes at least as many tasks.
+    Each spread tried costs steps by the size of the pool.
+    Equal nodes are interchangeable: of two, the first takes at least as many tasks.
     """
     start = rooms.mark()
     effort = 1 + len(rooms.nodes) // NODES_PER_STEP

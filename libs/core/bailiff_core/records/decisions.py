@@ -67,7 +67,11 @@ class PreemptionRequested(Decision):
 
 
 class PreemptionDecided(Decision):
-    """These jobs leave, and this placement is held for the asker. `request` is the seq of the request answered."""
+    """These jobs leave, and this placement is held for the asker. `request` is the seq of the request answered.
+
+    dropped: victims of the proposal that are not needed any more. spared: victims of a reservation that is given up
+    for this asker, whose room nobody needs now; the other victims of that reservation leave for this asker instead.
+    """
 
     request: Count
     verb: VerbName = "preempt"
@@ -79,6 +83,7 @@ class PreemptionDecided(Decision):
     expires: Time
     explanation: Explanation
     dropped: tuple[Name, ...] = ()
+    spared: tuple[Name, ...] = ()
 
 
 class PreemptionRefused(Decision):

@@ -112,7 +112,7 @@ def _prefixed(part: bytes) -> bytes:
 
 def decode(wire: Wire) -> Record:
     """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
-    at = {name[3:]: value.decode() for name, value in wire.headers if name.startswith("ce_")}
+    at = {name[3:]: value.decode(errors="replace") for name, value in wire.headers if name.startswith("ce_")}
     try:
         where = f"{at['domain']}#{at['seq']} {at['type']}"
         kind = AUDIT_TYPES.get(at["type"])

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import Job, OpenRequest, Pool
+from bailiff_core.placement.gang import GangPlace, take_place
 from bailiff_core.placement.rooms import Rooms
+from bailiff_core.placement.shares import from_shares
 from bailiff_core.records.decisions import (
     Asker,
     PreemptionDecided,
@@ -15,6 +17,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.payload import Decision
 from bailiff_core.victims.check import Accepted, check_answer
+from bailiff_core.victims.spare import spared_by
 
 from .allocate import ready_to_try
 from .failure import about
@@ -93,7 +96,18 @@ def _answer(pool: Pool, job: Job, request: OpenRequest, answer: Answer | None) -
         expires=pool.now + pool.rules.preemption.reservation_expiry + max(graces),
         explanation=answer.explanation,
         dropped=checked.dropped,
+        spared=_spared(pool, job, checked),
     )
+
+
+def _spared(pool: Pool, asker: Job, checked: Accepted) -> tuple[str, ...]:
+    """Victims of promises dropped for this asker that may stay, because their room is not needed."""
+    rooms = Rooms.of(pool)
+    victims = [pool.jobs[choice.job] for choice in checked.victims]
+    for victim in victims:
+        rooms.evict(victim)
+    take_place(rooms, asker, GangPlace(tuple(from_shares(asker, checked.placement)), later=True))
+    return tuple(spared_by(pool, rooms, [victim for victim in victims if victim.phase == "reserved"]))
 
 
 def _retry_at(pool: Pool, job: Job) -> int:

@@ -10,7 +10,7 @@ from bailiff_core.placement.packing import take_chunk
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 
 PLACEMENT_STEPS = 200
-NODES_PER_STEP = 16
+NODES_PER_STEP = 8
 
 
 class OneNeed:
@@ -18,7 +18,6 @@ class OneNeed:
 
     def __init__(self, rooms: Rooms, asker: Job, need: Need) -> None:
         self.exact = True
-        self.effort = 1
         self.rooms = rooms
         self.need = need
         self.wanted = asker.size
@@ -37,6 +36,10 @@ class OneNeed:
             return True
         self.evict(job)
         return False
+
+    def effort(self, job: Job) -> int:
+        """What trying to put the job back costs, in steps."""
+        return len(self.rooms.standing(job))
 
     def stay(self, job: Job) -> None:
         """Put the job back, come what may."""
@@ -81,7 +84,6 @@ class ManyNeeds:
         early = {node: -place for place, job in reversed(list(enumerate(order))) for node, _ in rooms.standing(job)}
         self.quiet_first = sorted(self.suited, key=lambda node: (early.get(node, -len(order)), node.number))
         self.place: GangPlace | None = None
-        self.effort = 1 + len(rooms.nodes) // NODES_PER_STEP
         self._find()
 
     def fits(self) -> bool:
@@ -106,6 +108,10 @@ class ManyNeeds:
         self.rooms.evict(job)
         self.place = before
         return False
+
+    def effort(self, job: Job) -> int:  # noqa: ARG002
+        """What trying to put a job back costs, in steps: the gang may have to be placed anew."""
+        return 1 + len(self.rooms.nodes) // NODES_PER_STEP
 
     def evict(self, job: Job) -> None:
         """Take the job out (again). What fitted before still does."""

@@ -29,7 +29,8 @@ def what_it_would_take(asker: Job, rooms: Rooms, excluded: Mapping[str, list[Job
     shielded.sort(key=lambda job: (job.priority, job.gpus, -job.seq, job.id), reverse=True)
     fit = fit_for(rooms, asker, budget, shielded)
     if not fit.fits():
-        return f"even if every job left: {why}"
+        found = place_gang(rooms, asker, budget, promised=True)
+        return f"even if every job left: {found.why if isinstance(found, NoFit) else why}"
     shielded = [job for job in shielded if fit.uses(job)]
     needed = put_back_all(fit, shielded)
     needed.sort(key=lambda job: (job.seq, job.id))

@@ -18,8 +18,9 @@ from .objective import loss, weigh
 from .parts import search_parts
 from .tree import put_back_all, search_tree
 
-RUNNER_UP_TRIES = 3
+RUNNER_UP_TRIES = 2
 PLACEMENT_STEPS = 10_000
+IMPROVEMENTS = 5
 
 
 @dataclass(slots=True)
@@ -98,6 +99,10 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
         wanted = dict.fromkeys(job.id for job in better)
         victims = _fill_back(fit, sorted(heaviest_first, key=lambda job: job.id in wanted))
     second = _runner_up(fit, heaviest_first, victims, weights)
+    for _ in range(0 if proven else IMPROVEMENTS):
+        if not second or _weight(second, weights) > _weight(victims, weights):
+            break
+        victims, second = second, _runner_up(fit, heaviest_first, second, weights) or victims
 
     chosen = dict.fromkeys(job.id for job in victims)
     for job in useful:

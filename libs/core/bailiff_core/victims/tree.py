@@ -19,7 +19,8 @@ def search_tree(
     """The lightest set below `limit` whose eviction makes room, or `None`; and whether the search finished.
 
     All candidates are evicted at the start and at the end. They are decided in order of weight, the heaviest first:
-    put back where the gang still fits, and then, as an alternative, evicted all the same. Each try costs `fit.effort` steps.
+    put back where the gang still fits, and then, as an alternative, evicted all the same.
+    Each try costs steps by the nodes it looks at.
     """
     order = sorted(candidates, key=lambda job: weights[job.id], reverse=True)
     best: list[Job] | None = None
@@ -28,10 +29,10 @@ def search_tree(
     finished = True
     while True:
         if len(back) < len(order) and cost < limit:
-            if not budget.spend(fit.effort):
+            job = order[len(back)]
+            if not budget.spend(fit.effort(job)):
                 finished = False
                 break
-            job = order[len(back)]
             back.append(fit.put_back(job))
             cost += 0 if back[-1] else weights[job.id]
             continue

@@ -1,0 +1,64 @@
+# `make help` lists what a person may want. Everything is installed into .venv, everything that runs keeps its state in .bailiff.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DISTRIBUTIONS := libs/core libs/bus libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent
+STATE ?= .bailiff
+GPUS ?= 8xH100-80GB
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev demo up down test test-long check docs bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed ## virtual environment with all distributions and their hash-pinned dependencies
+
+install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
+
+demo: install ## the 8-GPU story on a real Kafka, then its proof (GPUS=nvml for this machine's own GPUs)
+	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS)
+
+up: install ## start the same system and leave it running
+	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS)
+
+down: ## end what `make up` started; its state stays in .bailiff
+	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
+
+test: check ## everything that is quick: checks, unit, property, contract, simulation, real Kafka, kill -9
+	$(BIN)/python -m pytest -q -m "not long and not gpu"
+
+test-long: install-dev ## the exhaustive rest: every fault cell, thousands of seeds
+	$(BIN)/python -m pytest -q -m "long" --timeout 3600
+
+check: install-dev ## lint, types, import walls, generated docs
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m bailiff_bus.generate --check docs/events
+
+docs: install-dev ## write the generated event reference anew
+	$(BIN)/python -m bailiff_bus.generate docs/events
+
+bench: install-dev ## measure, each figure beside its baseline
+	$(BIN)/python -m tests.bench
+
+clean: down ## remove the virtual environment and all state
+	rm -rf $(VENV) $(STATE)
+
+$(VENV)/.installed: requirements/runtime.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Bailiff needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) -V). Say which one: make PYTHON=python3.12"; exit 1; }
+	@echo "• creating $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "• installing pinned dependencies (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.txt
+	@echo "• installing Bailiff's own distributions"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(DISTRIBUTIONS:%=-e %)
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
+	@echo "• installing what the tests need"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@

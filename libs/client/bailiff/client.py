@@ -1,0 +1,277 @@
+"""The client: publish requests, wait for the audit record that answers, fold a pool's log, follow it.
+
+It knows pools from the log itself: each partition of `bailiff.audit` begins with the record that created its domain.
+What a client believes comes from records that continue the chain, as everywhere.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.identity import sign
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.log import AuditReader, Entry
+from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Span
+from bailiff_bus.settings import load_settings
+from bailiff_bus.view import DomainView
+from bailiff_core.fold import apply
+from bailiff_core.fold.log import request_key
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Break, ChainHead, Wire, continues, decode
+from bailiff_core.records.facts import DomainCreated, InputRejected, RequestId
+from bailiff_core.records.wire import UnreadableRecord
+
+from .problem import ExitCode, Problem
+from .settings import ClientSettings, read_key
+
+WAIT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A pool as its log declares it. identity: the hash of the log's first record."""
+
+    name: str
+    partition: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that Kafka has acknowledged: under (source, id) it is remembered."""
+
+    domain: str
+    source: str
+    id: str
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What admission answered: the record `seq`; where it was rejected, a code for programs and a reason for people."""
+
+    accepted: bool
+    seq: int
+    code: str = ""
+    reason: str = ""
+
+
+class Client:
+    """One connection. Use it as an async context manager. `now` gives µs UTC, for the time of requests."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        source: str,
+        actor: str = "",
+        private_key: bytes | None = None,
+        cache: Path | None = None,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.bus, self.source, self.actor, self.now = bus, source, actor, now
+        self._private_key, self._cache = private_key, cache
+        self._domains: dict[str, Domain] | None = None
+        self._views: dict[str, DomainView] = {}
+        self._answers: dict[tuple[str, str], Outcome] = {}
+
+    @classmethod
+    def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
+        """A client of the Kafka that the settings name. It connects on first use."""
+        told = settings or load_settings(ClientSettings)
+        return cls(
+            bus or KafkaBus(told.kafka),
+            source=told.source,
+            actor=told.actor,
+            private_key=read_key(told.key) if told.key is not None else None,
+            cache=told.cache,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for view in self._views.values():
+            await view.close()
+        await self.bus.close()
+
+    # --- pools
+
+    async def domains(self) -> Mapping[str, Domain]:
+        """Every pool that has a log, by name."""
+        if not self._domains:
+            found: dict[str, Domain] = {}
+            for partition, span in (await self.audit_spans()).items():
+                domain = await self._first_record(partition, span)
+                if domain is not None:
+                    found.setdefault(domain.name, domain)
+            self._domains = dict(sorted(found.items()))
+        return self._domains
+
+    async def domain(self, name: str | None = None) -> Domain:
+        """The pool of that name, or the only one. Raises `Problem` where that leaves a choice or nothing."""
+        known = await self.domains()
+        names = ", ".join(known)
+        if not known:
+            advice = "is admission running? `bailiff doctor` says what is missing"
+            raise Problem(ExitCode.NOT_FOUND, f"no pool has a log in {topics.AUDIT.name} yet", advice)
+        if name is not None and name not in known:
+            raise Problem(ExitCode.NOT_FOUND, f"there is no pool {name!r}", f"pools with a log: {names}")
+        if name is None and len(known) > 1:
+            raise Problem(ExitCode.USAGE, f"there are {len(known)} pools: {names}", "name one with --domain (-d)")
+        return known[name] if name is not None else next(iter(known.values()))
+
+    async def audit_spans(self) -> Mapping[int, Span]:
+        """The partitions of the audit topic. Raises `Problem` where there is no such topic."""
+        return await self.spans(topics.AUDIT.name)
+
+    async def spans(self, topic: str) -> Mapping[int, Span]:
+        """The partitions of a topic. Raises `Problem` where there is none of that name."""
+        try:
+            return await self.bus.spans(topic)
+        except KeyError:
+            advice = "an operator creates the topics with: bailiff topics create"
+            raise Problem(ExitCode.NOT_FOUND, f"Kafka has no topic {topic}", advice) from None
+
+    async def _first_record(self, partition: int, span: Span) -> Domain | None:
+        async for message in self.messages(topics.AUDIT.name, {partition: span}):
+            wire = Wire(message.headers, message.value)
+            name = dict(wire.headers).get("ce_domain", b"").decode(errors="replace")
+            head = continues(ChainHead(name), wire)
+            if isinstance(head, Break):
+                continue
+            try:
+                created = decode(wire).data
+            except UnreadableRecord:
+                continue
+            if isinstance(created, DomainCreated) and created.partition == partition:
+                return Domain(name, partition, head.hash)
+        return None
+
+    async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncIterator[Message]:
+        """Every message in these spans, in order within each partition; with `on` also what is appended later."""
+        wanted = {partition: span for partition, span in spans.items() if on or span.end > span.begin}
+        reader: Reader | None = None
+        try:
+            if wanted:
+                reader = await self.bus.reader([(topic, partition, span.begin) for partition, span in wanted.items()])
+            while reader is not None:
+                for message in await reader.read(wait=WAIT):
+                    if on or message.offset < wanted[message.partition].end:
+                        yield message
+                if not on and all(reader.position(topic, partition) >= span.end for partition, span in wanted.items()):
+                    return
+        finally:
+            if reader is not None:
+                await reader.close()
+
+    # --- asking
+
+    async def request(self, domain: str, body: RequestBody, *, id: str | None = None) -> Asked:  # noqa: A002 - CloudEvents' name
+        """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect."""
+        request_id, at = id or uuid.uuid4().hex, self.now()
+        proof: dict[str, Any] = {}
+        if self._private_key is not None:
+            said: dict[str, Any] = {"source": self.source, "id": request_id, "domain": domain, "time_us": at}
+            keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
+            proof = {"auth": "signed", "keyid": keyid, "sig": signature}
+        headers, value = wrap(body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof)
+        await self.spans(topics.REQUESTS.name)
+        producer = await self.bus.producer()
+        try:
+            await (await producer.send(topics.REQUESTS.name, value, key=domain.encode(), headers=headers))
+        finally:
+            await producer.close()
+        job = body.demand.job if isinstance(body, SubmitJob) else body.job if isinstance(body, CancelJob) else ""
+        return Asked(domain, self.source, request_id, job)
+
+    async def submit(self, demand: JobDemand, spec: JobSpec, *, domain: str | None = None) -> Asked:
+        """Ask for a job to be run."""
+        where = await self.domain(domain)
+        return await self.request(where.name, SubmitJob(demand=demand, spec=spec))
+
+    async def cancel(self, job: str, *, reason: str = "", domain: str | None = None) -> Asked:
+        """Ask for a job to be ended."""
+        where = await self.domain(domain)
+        return await self.request(where.name, CancelJob(job=job, reason=reason))
+
+    async def outcome_of(self, asked: Asked, timeout: float = 10.0) -> Outcome | None:
+        """Admission's answer, or None if it did not come within so many seconds after the log was read to its end."""
+        view = await self.view(asked.domain)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while (found := self._answer_in(view, asked)) is None:
+            left = until - loop.time()
+            if left <= 0:
+                return None
+            await view.advance(min(WAIT, left))
+        return found
+
+    def _answer_in(self, view: DomainView, asked: Asked) -> Outcome | None:
+        seen = self._answers.get((asked.source, asked.id))
+        if seen is not None:
+            return seen
+        memo = view.pool.requests.get(request_key(asked.source, asked.id))
+        return None if memo is None else Outcome(True, memo.seq)
+
+    def _note_answer(self, entry: Entry) -> None:
+        """Rejections are not part of the state; they are noted as they go by."""
+        data = entry.record.data
+        if isinstance(data, InputRejected) and data.source and data.id:
+            self._answers[data.source, data.id] = Outcome(False, entry.record.seq, data.code, data.reason)
+
+    # --- reading
+
+    async def view(self, domain: str | None = None) -> DomainView:
+        """The pool's state as of now: its log folded to the end. The same view is advanced at each call."""
+        where = await self.domain(domain)
+        if where.name not in self._views:
+            cache = self._cache / where.identity[:16] if self._cache is not None else None
+            view = DomainView(self.bus, where.name, where.partition, Metrics(), snapshots=cache, observe=self._note_answer)
+            await view.open()
+            self._views[where.name] = view
+        view = self._views[where.name]
+        try:
+            await view.catch_up()
+        except OffsetGone:
+            # The log is shorter than what was kept of it: what is kept says nothing any more.
+            await view.close()
+            view = DomainView(self.bus, where.name, where.partition, Metrics(), observe=self._note_answer)
+            self._views[where.name] = view
+            await view.catch_up()
+        return view
+
+    async def follow(
+        self, domain: str | None = None, from_seq: int = 0, *, pool: Pool | None = None, on: bool = True
+    ) -> AsyncIterator[Entry]:
+        """The pool's records from `from_seq` on, and with `on` those to come, else to where the log ends now.
+
+        pool: an empty one is kept at the state just after the entry that is given out.
+        """
+        where = await self.domain(domain)
+        reader = AuditReader(self.bus, where.name, where.partition)
+        try:
+            end = await reader.end()
+            while on or reader.offset < end:
+                for entry in await reader.read(WAIT):
+                    if pool is not None:
+                        apply(pool, entry.record)
+                    if entry.record.seq >= from_seq:
+                        yield entry
+        finally:
+            await reader.close()
+
+
+def request_of(entry: Entry) -> RequestId | None:
+    """The request that led to this record, if one did."""
+    found = getattr(entry.record.data, "request", None)
+    return found if isinstance(found, RequestId) else None

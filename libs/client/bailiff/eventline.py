@@ -1,0 +1,567 @@
+"""One line per record, for people: when, where in the log, what happened, to whom, and what it means.
+
+    12:04:31 pool-a#118 preemption decided  train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min
+
+`lines(record, pool)` is the plain form; `styled` the same for a terminal. There is one function per record type,
+registered with `tells`; the pool, folded to about that record, gives names to numbers and may be empty. Times are UTC.
+Text that came from outside is printed without control characters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rich.text import Text
+
+from bailiff_core.model.answer import VictimChoice
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.places import NodeShare, numbers
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.payload import Payload
+from bailiff_core.records.wire import time_text
+
+from .friendly import memory_text, thousandths_text
+
+WHAT_WIDTH = 20
+WHERE_WIDTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a line says: what happened, to whom, and more. tone: how it is coloured."""
+
+    what: str
+    who: str = ""
+    more: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. `str()` is its plain form."""
+
+    time: int
+    domain: str
+    seq: int
+    said: Said
+
+    @property
+    def clock(self) -> str:
+        """Time of day, UTC."""
+        return time_text(self.time)[11:19]
+
+    @property
+    def day(self) -> str:
+        """The date, UTC."""
+        return time_text(self.time)[:10]
+
+    def __str__(self) -> str:
+        where = f"{self.domain}#{self.seq}"
+        rest = "  ".join(part for part in (self.said.who, self.said.more) if part)
+        return f"{self.clock} {where:<{WHERE_WIDTH}} {self.said.what:<{WHAT_WIDTH}} {rest}".rstrip()
+
+
+P = TypeVar("P", bound=Payload)
+Tells = Callable[[Any, Pool], Sequence[Said]]
+TELLERS: dict[type[Payload], Tells] = {}
+
+
+def tells(kind: type[P]) -> Callable[[Callable[[P, Pool], Said | Sequence[Said]]], Callable[[P, Pool], Said | Sequence[Said]]]:
+    """Marks the function that tells of records of this type."""
+
+    def register(function: Callable[[P, Pool], Said | Sequence[Said]]) -> Callable[[P, Pool], Said | Sequence[Said]]:
+        def several(data: P, pool: Pool) -> Sequence[Said]:
+            told = function(data, pool)
+            return [told] if isinstance(told, Said) else told
+
+        TELLERS[kind] = several
+        return function
+
+    return register
+
+
+def lines(record: Record, pool: Pool | None = None) -> list[Line]:
+    """The record's lines: one, or one per victim. A type of a later release is told by its name."""
+    if record.data is None:
+        told: Sequence[Said] = [Said(record.type.removeprefix("bailiff.audit."), "", "of a later release", "quiet")]
+    else:
+        told = TELLERS[type(record.data)](record.data, pool if pool is not None else Pool())
+    by = f"by {record.actor} ({record.auth or 'none'})" if record.actor else ""
+    return [
+        Line(record.time, record.domain, record.seq, Said(said.what, plain(said.who), plain(_joined(said.more, by)), said.tone))
+        for said in told
+    ]
+
+
+def jobs_of(record: Record) -> set[str]:
+    """The jobs that the record is about."""
+    data = record.data
+    found: set[str] = set()
+    job = getattr(data, "job", None)
+    if isinstance(job, str):
+        found.add(job)
+    if isinstance(data, facts.JobSubmitted):
+        found.add(data.demand.job)
+    if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
+        found.add(data.asker.job)
+    if isinstance(data, decisions.PreemptionDecided):
+        found.update(choice.job for choice in data.victims)
+        found.update(data.dropped)
+    return found
+
+
+def plain(text: str) -> str:
+    """The text without anything that a terminal would obey."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+# --- colours
+
+TONES = {
+    "good": "green",
+    "bad": "red",
+    "warn": "yellow",
+    "preempt": "magenta",
+    "evict": "yellow",
+    "quiet": "dim",
+    "": "",
+}
+
+
+def styled(line: Line) -> Text:
+    """The line for a terminal: the same characters, with colours."""
+    tone = TONES[line.said.tone]
+    text = Text()
+    text.append(line.clock, "dim")
+    where = f"{line.domain}#{line.seq}"
+    text.append(f" {where:<{WHERE_WIDTH}} ", "cyan")
+    text.append(f"{line.said.what:<{WHAT_WIDTH}} ", tone)
+    text.append(line.said.who, "bold")
+    if line.said.more:
+        text.append(("  " if line.said.who else "") + line.said.more, "dim" if line.said.tone == "quiet" else "")
+    text.rstrip()
+    return text
+
+
+# --- words
+
+
+def duration_text(micros: int) -> str:
+    """`45s`, `3m20s`, `2h05m`, `4d03h` for people; shorter ones in ms."""
+    if abs(micros) < 1_000_000:
+        return f"{micros // 1000}ms"
+    seconds = micros // 1_000_000
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02}s" if seconds else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes:02}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02}h"
+
+
+def cost_text(gpu_ms: int) -> str:
+    """GPU-time lost, in the unit that people would choose."""
+    for size, unit in ((3_600_000, "GPU-h"), (60_000, "GPU-min")):
+        if gpu_ms >= size:
+            return f"{gpu_ms / size:.1f} {unit}"
+    return f"{gpu_ms / 1000:.0f} GPU-s"
+
+
+def demand_text(demand: JobDemand) -> str:
+    """`2 × 4 GPUs, 2 CPU, 8GiB` for a gang."""
+    groups = []
+    for group in demand.tasks:
+        parts = [_gpus(group.gpu_milli)] if group.gpu_milli else []
+        parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
+        parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
+        text = ", ".join(parts) or "no GPU"
+        groups.append(f"{group.count} × ({text})" if group.count > 1 else text)
+    return " + ".join(groups)
+
+
+def places_text(pool: Pool, placement: Sequence[NodeShare]) -> str:
+    """`gpu-01 [0-3], gpu-02 [0-3]` for a placement."""
+    shown = [f"{node_name(pool, share.node)}{f' [{share.devices}]' if share.devices else ''}" for share in placement[:4]]
+    if len(placement) > len(shown):
+        tasks = sum(len(numbers(share.tasks)) for share in placement)
+        shown.append(f"and {len(placement) - len(shown)} more nodes ({tasks} tasks)")
+    return ", ".join(shown)
+
+
+def node_name(pool: Pool, number: int) -> str:
+    """The node's name, or its number where the pool does not know it."""
+    node = pool.nodes.get(number)
+    return node.name if node is not None else f"node {number}"
+
+
+def class_text(pool: Pool, job: str, priority: int) -> str:
+    """`train 50`."""
+    known = pool.jobs.get(job)
+    return f"{known.class_name} {priority}" if known is not None else f"priority {priority}"
+
+
+def _gpus(milli: int) -> str:
+    return "1 GPU" if milli == 1000 else f"{thousandths_text(milli)} GPUs"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _until(pool: Pool, moment: int | None, before: str) -> str:
+    return "" if moment is None else f"{before} {time_text(moment)[11:19]}"
+
+
+# --- the log itself
+
+
+@tells(facts.DomainCreated)
+def _domain_created(fact: facts.DomainCreated, pool: Pool) -> Said:
+    return Said("pool created", fact.domain, f"partition {fact.partition}, format {fact.format}", "good")
+
+
+@tells(facts.PolicyApplied)
+def _policy_applied(fact: facts.PolicyApplied, pool: Pool) -> Said:
+    classes = sorted(fact.policy.priority_classes, key=lambda entry: -entry.value)
+    shown = " > ".join(f"{entry.name} {entry.value}" for entry in classes[:6]) + (" …" if len(classes) > 6 else "")
+    return Said("policy in force", shown, f"verbs {', '.join(fact.policy.preemption.verbs)}")
+
+
+@tells(facts.WriterStarted)
+def _writer_started(fact: facts.WriterStarted, pool: Pool) -> Said:
+    engine = f"release {fact.release}, logic {fact.logic}, engine {fact.digest[:12]}"
+    return Said("writer started", fact.writer[:8], engine, "quiet")
+
+
+@tells(facts.ClockAdvanced)
+def _clock_advanced(fact: facts.ClockAdvanced, pool: Pool) -> Said:
+    return Said("clock", "", "a moment came that a rule was waiting for", "quiet")
+
+
+@tells(facts.ClockStepped)
+def _clock_stepped(fact: facts.ClockStepped, pool: Pool) -> Said:
+    way = "forward" if fact.by >= 0 else "back"
+    return Said("clock stepped", "", f"the writer's clock jumped {way} by {duration_text(abs(fact.by))}; not counted", "warn")
+
+
+@tells(facts.InputsAdvanced)
+def _inputs_advanced(fact: facts.InputsAdvanced, pool: Pool) -> Said:
+    return Said("inputs read", "", "nothing in them for this pool", "quiet")
+
+
+@tells(facts.InputsLost)
+def _inputs_lost(fact: facts.InputsLost, pool: Pool) -> Said:
+    where = f"{fact.topic}/{fact.partition}"
+    gone = _count(fact.to_offset - fact.from_offset, "message")
+    more = f"{gone} were gone before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
+    return Said("inputs lost", where, more, "bad")
+
+
+@tells(facts.InputRejected)
+def _input_rejected(fact: facts.InputRejected, pool: Pool) -> Said:
+    times = f"{fact.count} inputs, the newest: " if fact.count > 1 else ""
+    where = f"{fact.topic}/{fact.partition}/{fact.offset}"
+    return Said("rejected", fact.job or where, f"{times}{fact.code}: {fact.reason}", "bad")
+
+
+@tells(facts.StateDigest)
+def _state_digest(fact: facts.StateDigest, pool: Pool) -> Said:
+    return Said("state digest", fact.digest[:12], f"schema {fact.schema_version}", "quiet")
+
+
+@tells(facts.DecisionFailed)
+def _decision_failed(fact: facts.DecisionFailed, pool: Pool) -> Said:
+    return Said("decision failed", fact.job, f"held until it is cancelled: {fact.error}", "bad")
+
+
+@tells(facts.LogTruncated)
+def _log_truncated(fact: facts.LogTruncated, pool: Pool) -> Said:
+    more = _joined(f"agents had obeyed up to epoch {fact.epoch} seq {fact.seq}; an operator goes on", fact.reason)
+    return Said("truncation accepted", "", more, "bad")
+
+
+# --- requests
+
+
+@tells(facts.JobSubmitted)
+def _job_submitted(fact: facts.JobSubmitted, pool: Pool) -> Said:
+    known = pool.jobs.get(fact.demand.job)
+    rank = class_text(pool, known.id, known.priority) if known is not None else fact.demand.priority_class or "default class"
+    return Said("job submitted", fact.demand.job, f"{demand_text(fact.demand)}, {rank}")
+
+
+@tells(facts.JobCancelled)
+def _job_cancelled(fact: facts.JobCancelled, pool: Pool) -> Said:
+    return Said("cancel asked", fact.job, fact.reason, "warn")
+
+
+@tells(facts.NodeReplaced)
+def _node_replaced(fact: facts.NodeReplaced, pool: Pool) -> Said:
+    return Said("node replaced", fact.node, f"machine {fact.machine_id} may take the name", "warn")
+
+
+@tells(facts.NodeReturned)
+def _node_returned(fact: facts.NodeReturned, pool: Pool) -> Said:
+    return Said("trusted again", fact.node or "all nodes", "silence is judged again", "good")
+
+
+# --- nodes
+
+
+@tells(facts.NodeJoined)
+def _node_joined(fact: facts.NodeJoined, pool: Pool) -> Said:
+    models: dict[str, int] = {}
+    for device in fact.devices:
+        models[device.model] = models.get(device.model, 0) + 1
+    gpus = ", ".join(f"{count} × {model}" for model, count in models.items()) or "no GPU"
+    sick = sum(not device.healthy for device in fact.devices)
+    room = f"{thousandths_text(fact.cpu_milli)} CPU, {memory_text(fact.memory_bytes)}"
+    return Said("node joined", fact.node, _joined(gpus, room, f"{_count(sick, 'device')} unhealthy" if sick else ""), "good")
+
+
+@tells(facts.NodeRefused)
+def _node_refused(fact: facts.NodeRefused, pool: Pool) -> Said:
+    advice = f"bailiff node replace {fact.node} {fact.machine_id}"
+    return Said("node refused", fact.node, f"machine {fact.machine_id}: {fact.reason} (to allow it: {advice})", "bad")
+
+
+@tells(facts.NodeUnreachable)
+def _node_unreachable(fact: facts.NodeUnreachable, pool: Pool) -> Said:
+    heard = time_text(fact.last_heard)[11:19]
+    return Said("node unreachable", fact.node, f"last heard {heard}; nothing new is placed there", "warn")
+
+
+@tells(facts.NodeReachable)
+def _node_reachable(fact: facts.NodeReachable, pool: Pool) -> Said:
+    return Said("node reachable", fact.node, "it speaks again", "good")
+
+
+@tells(facts.NodeLost)
+def _node_lost(fact: facts.NodeLost, pool: Pool) -> Said:
+    heard = time_text(fact.last_heard)[11:19]
+    return Said("node lost", fact.node, f"last heard {heard}; its lease is over, its jobs have ended", "bad")
+
+
+@tells(facts.ReportsStale)
+def _reports_stale(fact: facts.ReportsStale, pool: Pool) -> Said:
+    shown = ", ".join(fact.nodes[:5]) + (" …" if len(fact.nodes) > 5 else "")
+    more = f"{shown}; none counts as lost until an operator says: bailiff node return"
+    return Said("reports stale", _count(len(fact.nodes), "node"), more, "bad")
+
+
+# --- tasks
+
+
+def _task(fact: facts.TaskFact) -> str:
+    return f"{fact.job}/{fact.task}"
+
+
+def _on(fact: facts.TaskFact, *more: str) -> str:
+    return _joined(f"on {fact.node}", f"attempt {fact.attempt}" if fact.attempt > 1 else "", *more)
+
+
+@tells(facts.TaskStarted)
+def _task_started(fact: facts.TaskStarted, pool: Pool) -> Said:
+    return Said("task started", _task(fact), _on(fact), "good")
+
+
+@tells(facts.TaskStartRefused)
+def _task_start_refused(fact: facts.TaskStartRefused, pool: Pool) -> Said:
+    return Said("start refused", _task(fact), _on(fact, fact.reason), "bad")
+
+
+@tells(facts.TaskExited)
+def _task_exited(fact: facts.TaskExited, pool: Pool) -> Said:
+    how = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
+    return Said("task exited", _task(fact), _on(fact, how, fact.reason), "" if fact.exit_code == 0 else "warn")
+
+
+@tells(facts.TaskReleased)
+def _task_released(fact: facts.TaskReleased, pool: Pool) -> Said:
+    seen = f"{_count(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
+    return Said("task released", _task(fact), _on(fact, seen))
+
+
+@tells(facts.TaskVanished)
+def _task_vanished(fact: facts.TaskVanished, pool: Pool) -> Said:
+    return Said("task vanished", _task(fact), _on(fact, "the node does not hold it any more; its exit is unknown"), "bad")
+
+
+STAGES = {"noticed": "was told", "term_sent": "was sent TERM", "kill_sent": "was sent KILL"}
+
+
+@tells(facts.EvictionStaged)
+def _eviction_staged(fact: facts.EvictionStaged, pool: Pool) -> Said:
+    after = f"{duration_text(fact.after)} after the notice" if fact.after else ""
+    return Said("eviction", _task(fact), _joined(STAGES[fact.stage], _on(fact, after)), "evict")
+
+
+@tells(facts.TaskSpared)
+def _task_spared(fact: facts.TaskSpared, pool: Pool) -> Said:
+    return Said("spared", _task(fact), _on(fact, "runs on"), "good")
+
+
+@tells(facts.SpareRefused)
+def _spare_refused(fact: facts.SpareRefused, pool: Pool) -> Said:
+    return Said("spare came too late", _task(fact), _on(fact, "the eviction stands"), "warn")
+
+
+# --- proposals and progress
+
+
+@tells(facts.ProposalReceived)
+def _proposal_received(fact: facts.ProposalReceived, pool: Pool) -> Said:
+    found = [
+        f"#{answer.request} {answer.job}: {answer.refused or f'{len(answer.victims)} to leave'}" for answer in fact.answers[:4]
+    ]
+    if len(fact.answers) > len(found):
+        found.append(f"and {len(fact.answers) - len(found)} more")
+    return Said("proposal", f"selection {fact.number}", f"computed at #{fact.computed_at}; {', '.join(found)}")
+
+
+@tells(facts.EvictionBegun)
+def _eviction_begun(fact: facts.EvictionBegun, pool: Pool) -> Said:
+    return Said("eviction begins", fact.job, f"decided at #{fact.decided}; its nodes are told", "evict")
+
+
+@tells(facts.PlanGivenUp)
+def _plan_given_up(fact: facts.PlanGivenUp, pool: Pool) -> Said:
+    return Said("plan given up", f"plan #{fact.plan}", f"nobody needs to leave: {fact.reason}", "good")
+
+
+# --- decisions
+
+
+@tells(decisions.JobPlaced)
+def _job_placed(decision: decisions.JobPlaced, pool: Pool) -> Said:
+    places = places_text(pool, decision.placement)
+    again = f"attempt {decision.attempt}" if decision.attempt > 1 else ""
+    if decision.reserved:
+        until = _until(pool, decision.expires, "held until")
+        return Said("job reserved", decision.job, _joined(f"→ {places}", again, "room is on its way out", until))
+    return Said("job placed", decision.job, _joined(f"→ {places}", again), "good")
+
+
+@tells(decisions.JobStartOrdered)
+def _job_start_ordered(decision: decisions.JobStartOrdered, pool: Pool) -> Said:
+    return Said("job starts", decision.job, "all of its reserved room is free", "good")
+
+
+REASONS = {
+    "expired": "it waited too long for the room",
+    "cancelled": "the job was cancelled",
+    "room-gone": "the room is not there any more",
+    "given-up": "the plan behind it was given up",
+    "preempted": "a job of higher priority takes the room",
+}
+
+
+@tells(decisions.ReservationDropped)
+def _reservation_dropped(decision: decisions.ReservationDropped, pool: Pool) -> Said:
+    plan = f"plan #{decision.plan}" if decision.plan is not None else ""
+    return Said("reservation dropped", decision.job, _joined(REASONS[decision.reason], plan), "warn")
+
+
+@tells(decisions.JobWaits)
+def _job_waits(decision: decisions.JobWaits, pool: Pool) -> Said:
+    return Said("job waits", decision.job, decision.reason)
+
+
+@tells(decisions.PreemptionRequested)
+def _preemption_requested(decision: decisions.PreemptionRequested, pool: Pool) -> Said:
+    rank = f"{decision.class_name} {decision.priority}"
+    return Said("preemption asked", decision.job, f"({rank}) {decision.reason}", "preempt")
+
+
+@tells(decisions.PreemptionDecided)
+def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Sequence[Said]:
+    asker = decision.asker
+    places = places_text(pool, decision.placement)
+    if not decision.victims:
+        more = _joined(f"for {asker.job}: room appeared, it takes {places}", _dropped(decision))
+        return [Said("preemption decided", "nobody leaves", more, "preempt")]
+    told = []
+    for choice in decision.victims:
+        sides = f"({asker.class_name} {asker.priority} > {class_text(pool, choice.job, choice.priority)})"
+        action = "un-reserve" if choice.reserved else "evict"
+        loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
+        told.append(Said("preemption decided", f"{choice.job} → {action}", _joined(f"for {asker.job} {sides}", loses), "preempt"))
+    if len(told) > 1 or decision.dropped:
+        told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _dropped(decision)), "preempt"))
+    return told
+
+
+def _sum(victims: Sequence[VictimChoice]) -> str:
+    lost = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
+    return f"{_count(len(victims), 'job')} in all, {cost_text(lost)} lost"
+
+
+def _dropped(decision: decisions.PreemptionDecided) -> str:
+    return f"not needed any more: {', '.join(decision.dropped)}" if decision.dropped else ""
+
+
+REFUSALS = {
+    "impossible": "no set of jobs that may be evicted makes room",
+    "gave-up": "the search used up its steps",
+    "stale": "the answer was out of date",
+    "not-needed": "it is not needed any more",
+}
+
+
+@tells(decisions.PreemptionRefused)
+def _preemption_refused(decision: decisions.PreemptionRefused, pool: Pool) -> Said:
+    need = f"it would need: {decision.would_need}" if decision.would_need else ""
+    excluded = "; ".join(f"{rule.jobs} {rule.rule}" for rule in decision.explanation.excluded)
+    more = _joined(REFUSALS[decision.reason], need, f"left out: {excluded}" if excluded else "")
+    return Said("preemption refused", decision.asker.job, _joined(more, _until(pool, decision.retry_at, "asks again")), "warn")
+
+
+@tells(decisions.SelectionTimedOut)
+def _selection_timed_out(decision: decisions.SelectionTimedOut, pool: Pool) -> Said:
+    again = _until(pool, decision.retry_at, "asked again")
+    more = _joined("victim selection did not answer in time", f"failure {decision.failures}", again)
+    return Said("selection timed out", f"selection {decision.number}", more, "warn")
+
+
+CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed", "node-lost": "a node of the gang is lost"}
+
+
+@tells(decisions.EvictionDecided)
+def _eviction_decided(decision: decisions.EvictionDecided, pool: Pool) -> Said:
+    grace = f"grace {duration_text(decision.grace)}"
+    return Said("eviction decided", decision.job, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+
+
+@tells(decisions.EvictionStuck)
+def _eviction_stuck(decision: decisions.EvictionStuck, pool: Pool) -> Said:
+    return Said("eviction stuck", decision.job, "its GPUs did not come free in time and count as taken until they do", "bad")
+
+
+@tells(decisions.EvictionWithdrawn)
+def _eviction_withdrawn(decision: decisions.EvictionWithdrawn, pool: Pool) -> Said:
+    told = "its nodes are asked to confirm" if decision.told else "nobody had been told"
+    return Said("eviction withdrawn", decision.job, _joined(decision.reason, told), "good")
+
+
+@tells(decisions.JobRequeued)
+def _job_requeued(decision: decisions.JobRequeued, pool: Pool) -> Said:
+    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+    later = _until(pool, decision.not_before or None, "not before")
+    how = f"attempt {decision.attempt} {decision.outcome}"
+    return Said("job requeued", decision.job, _joined(f"{how}: {decision.cause}", lost, later), "warn")
+
+
+@tells(decisions.JobEnded)
+def _job_ended(decision: decisions.JobEnded, pool: Pool) -> Said:
+    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
+    more = _joined(decision.outcome, decision.reason, f"exit codes {codes}" if codes else "")
+    return Said("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

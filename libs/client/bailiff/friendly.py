@@ -1,0 +1,315 @@
+"""What people write about a job, made into the contract's integers: `8GiB`, `500m` CPU, `4` GPUs, a job file.
+
+A job file is YAML with the fields of `JOB_FIELDS`; one kind of task stands at the top level (`tasks`, `gpus`, `cpu`,
+`memory`, each per task), several kinds in a list `groups`. A dash and an underscore in a field's name are the same.
+Every error names the field, what was found and what is allowed, and for a file its line.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from bailiff_bus.complaints import complaints
+from bailiff_bus.messages import SubmitJob
+
+from .problem import ExitCode, Problem
+
+Place = tuple[str | int, ...]
+
+MEMORY_UNITS = {
+    "": 1, "B": 1,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+
+class Unfriendly(ValueError):
+    """A value that cannot be understood. The text says what was found and what is allowed."""
+
+
+def gpus(value: object) -> int:
+    """Thousandths of a GPU from `4`."""
+    return _thousandths(value, "a number of GPUs per task, as in 4", allow_milli=False)
+
+
+def cpu(value: object) -> int:
+    """Millicores from `2`, `1.5` or `500m`."""
+    return _thousandths(value, "cores per task, as in 2, 1.5 or 500m", allow_milli=True)
+
+
+def memory(value: object) -> int:
+    """Bytes from `8GiB`, `512MiB`, `16GB`, or a whole number of bytes."""
+    wanted = "an amount of memory per task, as in 8GiB (KiB, MiB, GiB, TiB; kB, MB, GB, TB; or bytes)"
+    text = _text(value, wanted)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
+    if match is None or match[2] not in MEMORY_UNITS:
+        raise Unfriendly(f"expected {wanted}, found {text!r}")
+    amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
+    if amount != amount.to_integral_value():
+        raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {text!r}")
+    return int(amount)
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Name and value from `NAME=VALUE`."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise Unfriendly(f"expected NAME=VALUE, found {text!r}")
+    return name, value
+
+
+def memory_text(amount: int) -> str:
+    """`8GiB` for people; exact where a unit divides it, else to one decimal."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        size = MEMORY_UNITS[unit]
+        if amount >= size:
+            return f"{amount // size}{unit}" if amount % size == 0 else f"{amount / size:.1f}{unit}"
+    return f"{amount}B"
+
+
+def thousandths_text(amount: int) -> str:
+    """`4` for 4000, `1.5` for 1500."""
+    return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount / 1000:g}"
+
+
+def _text(value: object, wanted: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Unfriendly(f"expected {wanted}, found {_shown(value)}")
+    return str(value).strip()
+
+
+def _thousandths(value: object, wanted: str, *, allow_milli: bool) -> int:
+    text = _text(value, wanted)
+    milli = allow_milli and text.endswith("m")
+    try:
+        amount = Decimal(text.removesuffix("m") if milli else text) * (1 if milli else 1000)
+    except InvalidOperation:
+        raise Unfriendly(f"expected {wanted}, found {text!r}") from None
+    if not amount.is_finite() or amount < 0 or amount != amount.to_integral_value():
+        raise Unfriendly(f"expected {wanted}, found {text!r}")
+    return int(amount)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "nothing" if value is None else json.dumps(value, default=str)
+
+
+# --- a job
+
+
+def _same(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a friendly field goes in `SubmitJob`, and how its value is read."""
+
+    path: tuple[str, ...]
+    read: Callable[[object], object] = _same
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+JOB_FIELDS: Mapping[str, Field] = {
+    "name": Field(("demand", "job")),
+    "class": Field(("demand", "priority_class")),
+    "project": Field(("demand", "project")),
+    "user": Field(("demand", "user")),
+    "labels": Field(("demand", "labels")),
+    "preemptible": Field(("demand", "preemptible")),
+    "grace": Field(("demand", "grace")),
+    "run_time_limit": Field(("demand", "run_time_limit")),
+    "max_failures": Field(("demand", "max_failures")),
+    "min_tasks": Field(("demand", "min_tasks")),
+    "on_eviction": Field(("demand", "on_eviction")),
+    "pack": Field(("demand", "pack")),
+    "command": Field(("spec", "command")),
+    "env": Field(("spec", "env")),
+    "working_dir": Field(("spec", "working_dir")),
+    "secrets": Field(("spec", "secrets")),
+    "runtime": Field(("spec", "runtime")),
+}
+GROUP_FIELDS: Mapping[str, Field] = {
+    "tasks": Field(("count",)),
+    "gpus": Field(("gpu_milli",), gpus),
+    "cpu": Field(("cpu_milli",), cpu),
+    "memory": Field(("memory_bytes",), memory),
+    "gpu_model": Field(("gpu_models",), _one_or_more),
+    "node_labels": Field(("node_labels",)),
+    "nodes": Field(("nodes",), _one_or_more),
+}
+SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a job was described: the file, if any, and the line of each field in it."""
+
+    file: str = ""
+    lines: Mapping[Place, int] | None = None
+
+    def where(self, place: Place) -> str:
+        """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
+        name = ".".join(str(part).replace("_", "-") for part in place)
+        if not self.file:
+            return f"--{name}" if name else "the job"
+        known = place
+        while known and known not in (self.lines or {}):
+            known = known[:-1]
+        line = (self.lines or {}).get(known, 1)
+        return f"{self.file}:{line}: {name}" if name else f"{self.file}:{line}"
+
+
+def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
+    """The fields of a job file, names in their underscore form, and where each stands."""
+    value, lines = read_yaml(path)
+    if not isinstance(value, dict):
+        raise Problem(ExitCode.USAGE, f"{path}:1: expected the fields of a job, found {_shown(value)}", _ADVICE)
+    document = _underscored(value)
+    if isinstance(document.get("groups"), list):
+        document["groups"] = [_underscored(group) if isinstance(group, dict) else group for group in document["groups"]]
+    spelled = {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): no for at, no in lines.items()}
+    return document, Source(str(path), spelled)
+
+
+def job_from(document: Mapping[str, Any], source: Source | None = None) -> SubmitJob:
+    """The request that a job's fields describe. Raises `Problem` with every fault, one per line."""
+    where = (source or Source()).where
+    faults: list[str] = []
+    demand: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    known = {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
+    for name in document:
+        if name not in known:
+            faults.append(f"{where((name,))}: no such field; there are {_names(known)}")
+    for name, field in JOB_FIELDS.items():
+        if name in document:
+            part, key = field.path
+            (demand if part == "demand" else spec)[key] = document[name]
+    if "sim_run_for" in document:
+        spec["runtime"] = "simulated"
+        spec["env"] = {**(spec.get("env") or {}), SIM_RUN_FOR: str(document["sim_run_for"])}
+        spec.setdefault("command", ["true"])
+    demand["tasks"] = _groups(document, where, faults)
+    if not faults and "command" not in spec:
+        faults.append(f"{where(('command',))}: expected a program with its arguments, found nothing")
+    if not faults:
+        try:
+            return SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                place = _friendly_place(each["loc"], "groups" in document)
+                said = complaints([each]).partition(": ")[2]
+                faults.append(f"{where(place)}: {said}")
+    raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(faults)), _ADVICE)
+
+
+_ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
+
+
+def _groups(document: Mapping[str, Any], where: Callable[[Place], str], faults: list[str]) -> list[dict[str, Any]]:
+    top = [name for name in GROUP_FIELDS if name in document]
+    if "groups" not in document:
+        return [_group(document, (), where, faults)]
+    groups = document["groups"]
+    if top:
+        faults.append(f"{where((top[0],))}: stands beside groups; write it into each group")
+    if not isinstance(groups, list) or not groups:
+        faults.append(f"{where(('groups',))}: expected a list of task groups, found {_shown(groups)}")
+        return []
+    found = []
+    for index, group in enumerate(groups):
+        if not isinstance(group, dict):
+            faults.append(f"{where(('groups', index))}: expected the fields of a group, found {_shown(group)}")
+            continue
+        for name in group:
+            if name not in GROUP_FIELDS:
+                faults.append(f"{where(('groups', index, name))}: no such field; there are {_names(GROUP_FIELDS)}")
+        found.append(_group(group, ("groups", index), where, faults))
+    return found
+
+
+def _group(fields: Mapping[str, Any], place: Place, where: Callable[[Place], str], faults: list[str]) -> dict[str, Any]:
+    group: dict[str, Any] = {}
+    for name, field in GROUP_FIELDS.items():
+        if name not in fields:
+            continue
+        try:
+            group[field.path[0]] = field.read(fields[name])
+        except Unfriendly as error:
+            faults.append(f"{where((*place, name))}: {error}")
+    return group
+
+
+def _friendly_place(path: Place, grouped: bool) -> Place:
+    """The field that a person wrote for this place in `SubmitJob`."""
+    if path[:2] == ("demand", "tasks"):
+        names = {field.path[0]: name for name, field in GROUP_FIELDS.items()}
+        inner = tuple(names.get(str(part), part) for part in path[3:4])
+        return ("groups", *path[2:3], *inner) if grouped else inner
+    for name, field in JOB_FIELDS.items():
+        if path[:2] == field.path:
+            return (name, *path[2:3]) if name in ("labels", "env", "secrets") else (name,)
+    return ()
+
+
+def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name).replace("-", "_"): value for name, value in fields.items()}
+
+
+def _names(names: Any) -> str:
+    return ", ".join(sorted(str(name).replace("_", "-") for name in names))
+
+
+# --- YAML with line numbers
+
+
+def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
+    """What the file holds, and the line of every place in it. Raises `Problem` with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Problem(ExitCode.USAGE, f"{path}: is not UTF-8") from None
+    lines: dict[Place, int] = {}
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        if tree is not None:
+            _note_lines(tree, (), lines, path)
+        return yaml.safe_load(text), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise Problem(ExitCode.USAGE, f"{at}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, RecursionError):
+        raise Problem(ExitCode.USAGE, f"{path}: not YAML that can be read") from None
+
+
+def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int], file: Path) -> None:
+    lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _note_lines(item, (*place, index), lines, file)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            inner = (*place, str(key.value))
+            if inner in lines:
+                raise Problem(ExitCode.USAGE, f"{file}:{key.start_mark.line + 1}: {key.value} stands twice")
+            lines[inner] = key.start_mark.line + 1
+            _note_lines(item, inner, lines, file)

@@ -1,0 +1,104 @@
+"""An exported log: JSON Lines, one message of the partition per line, so that it can be verified and replayed offline.
+
+The first line says what the file is: `{"bailiff_log": 1, "domain": …, "partition": …}`. Each line after it holds `offset`,
+`time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`. Bytes that are not
+UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the wire. Orphans are exported, too.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterable, AsyncIterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from bailiff_bus.port import Message
+from bailiff_bus.topics import AUDIT
+
+from .problem import ExitCode, Problem
+
+FORMAT = 1
+
+
+def about_line(domain: str, partition: int) -> str:
+    """The first line of a file."""
+    return json.dumps({"bailiff_log": FORMAT, "domain": domain, "partition": partition}) + "\n"
+
+
+def message_line(message: Message) -> str:
+    """The line of one message."""
+    line = {
+        "offset": message.offset,
+        "time": message.time,
+        "headers": [[name, _to_json(value)] for name, value in message.headers],
+        "value": _to_json(message.value),
+    }
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+async def write_log(out: TextIO, domain: str, partition: int, messages: AsyncIterable[Message]) -> int:
+    """Write the file; returns how many messages it holds."""
+    out.write(about_line(domain, partition))
+    count = 0
+    async for message in messages:
+        out.write(message_line(message))
+        count += 1
+    return count
+
+
+class LogFile:
+    """An exported log, read line by line. Raises `Problem` with file and line for what it cannot read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        about = self._parsed(1, next(iter(self._lines()), ""))
+        if about.get("bailiff_log") != FORMAT or not isinstance(about.get("domain"), str):
+            raise self._fault(1, 'expected {"bailiff_log": 1, "domain": …}', "write such a file with: bailiff audit export FILE")
+        self.domain: str = about["domain"]
+        self.partition: int = about.get("partition", 0)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Every message, in the file's order."""
+        for number, line in enumerate(self._lines(), 1):
+            if number > 1 and line.strip():
+                yield self._message(number, self._parsed(number, line))
+
+    def _lines(self) -> Any:
+        try:
+            with self.path.open(encoding="utf-8") as lines:
+                yield from lines
+        except OSError as error:
+            raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise Problem(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+
+    def _parsed(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise self._fault(number, f"not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise self._fault(number, "expected a JSON object")
+        return value
+
+    def _message(self, number: int, line: dict[str, Any]) -> Message:
+        try:
+            headers = tuple((str(name), _from_json(value)) for name, value in line["headers"])
+            value = _from_json(line["value"])
+            return Message(AUDIT.name, self.partition, int(line["offset"]), int(line["time"]), None, headers, value)
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
+
+    def _fault(self, number: int, text: str, advice: str = "") -> Problem:
+        return Problem(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)
+
+
+def _to_json(raw: bytes) -> str | dict[str, str]:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def _from_json(value: str | dict[str, str]) -> bytes:
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)

@@ -1,0 +1,36 @@
+"""What can go wrong for the person in front of the terminal: one sentence, one piece of advice, one exit code."""
+
+from enum import IntEnum
+from typing import Self
+
+
+class ExitCode(IntEnum):
+    """What the end of a `bailiff` command says to whoever started it."""
+
+    DONE = 0, "Done; with --wait: the job succeeded."
+    FOUND_WRONG = 1, "A check found something wrong: audit verify, audit replay, policy check, doctor."
+    USAGE = 2, "The command line, a file or a setting does not fit."
+    REJECTED = 3, "Admission rejected the request; the reason was printed."
+    UNREACHABLE = 4, "Kafka cannot be reached, or did not answer in time."
+    NOT_FOUND = 5, "There is no such job, node, pool, record or topic."
+    NO_ANSWER = 6, "The request is in Kafka, but nobody answered in time; it may still take effect."
+    UNREADABLE = 7, "The log holds something that this release cannot read, or that contradicts itself."
+    JOB_FAILED = 10, "With --wait: the job failed or was evicted for good."
+    JOB_CANCELLED = 11, "With --wait: the job was cancelled."
+    INTERNAL = 70, "An error in this program; a report is welcome."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C; what was asked for before stays asked for."
+
+    def __new__(cls, value: int, meaning: str) -> Self:
+        """A number with its meaning as docstring."""
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.__doc__ = meaning
+        return member
+
+
+class Problem(Exception):
+    """Something that ends a command. `text` says what was wrong and where, `advice` what to do."""
+
+    def __init__(self, code: ExitCode, text: str, advice: str = "") -> None:
+        super().__init__(text)
+        self.code, self.text, self.advice = code, text, advice

@@ -1,0 +1,80 @@
+"""Settings of the client: the common ones of the services, and who is asking.
+
+The same file may serve services and client, so what the client does not know is passed over.
+"""
+
+import base64
+import binascii
+import getpass
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bailiff_bus.settings import PREFIX, ServiceSettings
+
+from .problem import ExitCode, Problem
+
+KEY_BYTES = 32
+
+
+def _opaque_source() -> str:
+    """The same for each call of one person on one machine, and says neither's name: it stands in the log for ever."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"cli-{hashlib.sha256(f'{user}@{socket.gethostname()}'.encode()).hexdigest()[:12]}"
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "bailiff"
+
+
+class ClientSettings(ServiceSettings):
+    """On top of the common ones. actor: who asks; key: the file with the private key that signs requests;
+
+    domain: the pool that commands are about; source: under which request ids are remembered; cache: where folded
+    state is kept between calls.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    actor: str = ""
+    key: Path | None = None
+    domain: str | None = None
+    source: Annotated[str, Field(min_length=1, max_length=256)] = Field(default_factory=_opaque_source)
+    cache: Path = Field(default_factory=_cache)
+
+
+def read_key(path: Path) -> bytes:
+    """The Ed25519 private key in this file: 32 bytes, or the same as base64url text."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"key {path}: cannot be read: {error.strerror}") from None
+    if len(raw) == KEY_BYTES:
+        return raw
+    text = raw.strip()
+    try:
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        decoded = b""
+    if len(decoded) != KEY_BYTES:
+        raise Problem(
+            ExitCode.USAGE,
+            f"key {path}: expected {KEY_BYTES} bytes, or the same as base64url text; found {len(raw)} bytes",
+            f"make a new one: bailiff key new {path}",
+        )
+    return decoded
+
+
+def key_text(private_key: bytes) -> str:
+    """The key as `read_key` reads it."""
+    return base64.urlsafe_b64encode(private_key).decode().rstrip("=") + "\n"

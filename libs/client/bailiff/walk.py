@@ -1,0 +1,302 @@
+"""Walk a log message by message: is the chain whole, what are the orphans, does deciding again give the same?
+
+An orphan is harmless when it has lost its place by the chain rule: another record stands there already, its writer is
+of an older epoch, it continues another harmless orphan, or it is no record of this domain at all. A record that claims
+a place which nobody has taken, and still does not follow the head, means that something before it was changed or is
+missing: the chain is broken there.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from bailiff_bus.port import Message
+from bailiff_core.records import Break, ChainHead, Wire, continues, decode, record_hash
+from bailiff_core.records.wire import UnreadableRecord
+from bailiff_core.replay import Difference, Replay
+
+OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "breaks-chain"]
+
+ORPHAN_MEANINGS: dict[OrphanKind, str] = {
+    "foreign": "not a record of this domain",
+    "repeat": "the same bytes stand in the log already",
+    "superseded": "another record had taken its place",
+    "old-epoch": "its writer had been replaced",
+    "follows-orphan": "continues a record that is an orphan itself",
+    "breaks-chain": "claims a free place and does not follow the record before it",
+}
+ORPHANS_SHOWN = 20
+
+
+class OrphanFound(TypedDict):
+    """One message that does not continue the chain."""
+
+    offset: int
+    kind: OrphanKind
+    reason: str
+    seq: str
+    epoch: str
+    writer: str
+
+
+class Break_(TypedDict):
+    """The first place where the log stops making sense. seq: of the record that does not follow, as it says itself."""
+
+    seq: str
+    offset: int
+    reason: str
+    meaning: str
+
+
+class Verification(TypedDict):
+    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how."""
+
+    domain: str
+    ok: bool
+    records: int
+    head_seq: int
+    head_hash: str
+    head_time: str
+    identity: str
+    epochs: list[dict[str, Any]]
+    orphans: int
+    orphans_by_kind: dict[str, int]
+    orphan_list: list[OrphanFound]
+    broken: Break_ | None
+    unexplained: int
+
+
+@dataclass
+class Walk:
+    """Judges messages of one domain's partition, in offset order."""
+
+    domain: str
+    head: ChainHead = field(init=False)
+    identity: str = ""
+    broken: Break_ | None = None
+    unexplained: int = 0
+    epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
+    orphans: list[OrphanFound] = field(default_factory=list)
+    _chain: set[str] = field(default_factory=set)
+    _harmless: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.head = ChainHead(self.domain)
+
+    def judge(self, message: Message) -> Wire | None:
+        """The record's bytes if it continues the chain; what does not is noted."""
+        wire = Wire(message.headers, message.value)
+        after = continues(self.head, wire)
+        if isinstance(after, Break):
+            self._orphan(message, wire, after.reason)
+            return None
+        self.head = after
+        self.identity = self.identity or after.hash
+        self._chain.add(after.hash)
+        epoch = self.epochs.setdefault(
+            after.epoch, {"epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0}
+        )
+        epoch["records"] += 1
+        return wire
+
+    def verification(self) -> Verification:
+        """The report so far."""
+        if self.head.next_seq == 0 and self.broken is None:
+            self.broken = {
+                "seq": "?", "offset": 0, "reason": "no record continues an empty log",
+                "meaning": "the log is empty, or its beginning is missing",
+            }  # fmt: skip
+        return {
+            "domain": self.domain,
+            "ok": self.broken is None,
+            "records": self.head.next_seq,
+            "head_seq": self.head.next_seq - 1,
+            "head_hash": self.head.hash,
+            "head_time": self.head.time,
+            "identity": self.identity,
+            "epochs": list(self.epochs.values()),
+            "orphans": sum(self.kinds.values()),
+            "orphans_by_kind": dict(sorted(self.kinds.items())),
+            "orphan_list": self.orphans,
+            "broken": self.broken,
+            "unexplained": self.unexplained,
+        }
+
+    def unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:
+        """The chain holds here, but this release cannot read what it says."""
+        if self.broken is None:
+            meaning = "the bytes are as they were written, but this release cannot read them"
+            self.broken = {"seq": _text(wire, "ce_seq"), "offset": offset, "reason": str(error), "meaning": meaning}
+
+    def _orphan(self, message: Message, wire: Wire, reason: str) -> None:
+        digest = record_hash(wire)
+        kind = self._kind(wire, digest)
+        self.kinds[kind] += 1
+        if kind == "breaks-chain":
+            self.unexplained += 1
+            if self.broken is None:
+                self.broken = self._break(message, wire, reason)
+        else:
+            self._harmless.add(digest)
+        if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
+            self.orphans.append(
+                {
+                    "offset": message.offset,
+                    "kind": kind,
+                    "reason": reason,
+                    "seq": _text(wire, "ce_seq"),
+                    "epoch": _text(wire, "ce_epoch"),
+                    "writer": _writer(wire),
+                }  # fmt: skip
+            )
+
+    def _kind(self, wire: Wire, digest: str) -> OrphanKind:
+        seq, epoch = _number(wire, "ce_seq"), _number(wire, "ce_epoch")
+        if _text(wire, "ce_domain") != self.domain or seq is None or epoch is None:
+            return "foreign"
+        if digest in self._chain:
+            return "repeat"
+        if _text(wire, "ce_prev") in self._harmless:
+            return "follows-orphan"
+        if seq < self.head.next_seq:
+            return "superseded"
+        if epoch < self.head.epoch:
+            return "old-epoch"
+        return "breaks-chain"
+
+    def _break(self, message: Message, wire: Wire, reason: str) -> Break_:
+        seq, expected = _number(wire, "ce_seq"), self.head.next_seq
+        if seq is not None and seq > expected:
+            gone = f"record {expected} is" if seq == expected + 1 else f"records {expected} to {seq - 1} are"
+            meaning = f"{gone} missing, or changed so that it is not recognised"
+            if expected == 0:
+                meaning = "the beginning of the log is missing"
+        elif _text(wire, "ce_prev") != self.head.hash:
+            meaning = f"record {expected - 1} is not what its writer wrote: it was changed afterwards, or replaced"
+        else:
+            meaning = "the record follows the one before it, but its own headers contradict the log"
+        return {"seq": _text(wire, "ce_seq"), "offset": message.offset, "reason": reason, "meaning": meaning}
+
+
+async def verify(domain: str, messages: AsyncIterable[Message]) -> Verification:
+    """Walk the whole log."""
+    walk = Walk(domain)
+    async for message in messages:
+        wire = walk.judge(message)
+        if wire is not None:
+            try:
+                decode(wire)
+            except UnreadableRecord as error:
+                walk.unreadable(wire, message.offset, error)
+    return walk.verification()
+
+
+# --- replay
+
+
+class DifferenceFound(TypedDict):
+    """Where deciding again gave something else, and the fields in which the two differ."""
+
+    seq: int
+    turn: int
+    expected: str
+    found: str
+    fields: list[str]
+
+
+class Replayed(TypedDict):
+    """What `bailiff audit replay` found. `ok` is false where `difference` or `error` says why."""
+
+    domain: str
+    ok: bool
+    records: int
+    turns: int
+    turns_decided_again: int
+    turns_of_other_engines: int
+    decisions: int
+    digests: int
+    orphans: int
+    difference: DifferenceFound | None
+    error: str
+
+
+async def replay(domain: str, messages: AsyncIterable[Message]) -> Replayed:
+    """Fold the log, decide every turn again, and compare byte for byte."""
+    walk, again = Walk(domain), Replay()
+    error = ""
+    async for message in messages:
+        wire = walk.judge(message)
+        if wire is None:
+            continue
+        try:
+            again.feed(decode(wire), wire)
+        except UnreadableRecord as unreadable:
+            error = str(unreadable)
+        except Exception as failure:  # noqa: BLE001 - a log that was tampered with may fail anywhere in the fold
+            error = f"#{walk.head.next_seq - 1}: {type(failure).__name__}: {failure}"
+        if error or again.difference is not None:
+            break
+    broken = walk.verification()["broken"]
+    if not error and broken is not None:
+        error = f"the chain is broken at seq {broken['seq']} (offset {broken['offset']}): {broken['meaning']}"
+    return {
+        "domain": domain,
+        "ok": again.difference is None and not error,
+        "records": walk.head.next_seq,
+        "turns": again.turns,
+        "turns_decided_again": again.turns - again.skipped_turns,
+        "turns_of_other_engines": again.skipped_turns,
+        "decisions": again.decisions,
+        "digests": again.digests,
+        "orphans": sum(walk.kinds.values()),
+        "difference": _difference(again.difference) if again.difference is not None else None,
+        "error": error,
+    }
+
+
+def _difference(found: Difference) -> DifferenceFound:
+    return {
+        "seq": found.seq, "turn": found.turn, "expected": found.expected, "found": found.found,
+        "fields": differing_fields(found.expected, found.found),
+    }  # fmt: skip
+
+
+def differing_fields(expected: str, found: str) -> list[str]:
+    """`victims.0.job: train-7 was decided, deciding again gives train-8`, for two decisions of one type."""
+    import json
+
+    (kind, _, left), (other, _, right) = expected.partition(" "), found.partition(" ")
+    try:
+        pairs = [(json.loads(left), json.loads(right))] if kind == other else []
+    except ValueError:
+        pairs = []
+    lines: list[str] = []
+    for again, then in pairs:
+        _compare("", again, then, lines)
+    return lines[:10]
+
+
+def _compare(path: str, again: object, then: object, lines: list[str]) -> None:
+    if isinstance(again, dict) and isinstance(then, dict):
+        for key in sorted({*again, *then}):
+            _compare(f"{path}.{key}" if path else key, again.get(key), then.get(key), lines)
+    elif isinstance(again, list) and isinstance(then, list) and len(again) == len(then):
+        for index, (left, right) in enumerate(zip(again, then, strict=True)):
+            _compare(f"{path}.{index}", left, right, lines)
+    elif again != then:
+        lines.append(f"{path}: {then!r} was decided, deciding again gives {again!r}")
+
+
+def _text(wire: Wire, name: str) -> str:
+    return dict(wire.headers).get(name, b"").decode(errors="replace")
+
+
+def _number(wire: Wire, name: str) -> int | None:
+    text = _text(wire, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _writer(wire: Wire) -> str:
+    return _text(wire, "ce_source").rpartition("/")[2]

@@ -1,0 +1,218 @@
+"""Where gangs go, node by node, and the sentences for those that do not fit."""
+
+import pytest
+from tests.builders import Sketch, group
+
+from bailiff_core.model.pool import Room
+from bailiff_core.placement import (
+    Budget,
+    GangPlace,
+    NoFit,
+    Rooms,
+    TaskPlace,
+    could_ever_fit,
+    from_shares,
+    place_gang,
+    to_shares,
+)
+from bailiff_core.model.places import NodeShare, bits
+
+
+def places(sketch: Sketch, *groups, steps: int = 1000, held_back=None, **options):
+    """(node, devices) per task, and whether it is later; or the reason."""
+    rooms = Rooms.of(sketch.pool, held_back)
+    found = place_gang(rooms, sketch.job(f"new-{len(sketch.pool.jobs)}", *groups), Budget(steps), **options)
+    if isinstance(found, NoFit):
+        return f"{found.kind}: {found.why}"
+    return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
+
+
+def test_packs_onto_the_node_with_fewest_free_gpus_that_fits() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name)
+    sketch.running("on-b", "b", range(3))
+    sketch.running("on-c", "c", range(6))
+    assert places(sketch, group(gpus=4)) == ([("b", [3, 4, 5, 6])], False)
+    assert places(sketch, group(4, gpus=1)) == ([("c", [6]), ("c", [7]), ("b", [3]), ("b", [4])], False)
+
+
+def test_among_equally_full_nodes_takes_the_one_that_stays_unbroken_then_by_name() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.node("b", gpus=8)
+    sketch.running("half", "b", range(4))
+    assert places(sketch, group(gpus=2)) == ([("b", [4, 5])], False), "a is whole, b is broken already"
+    sketch.node("c", gpus=4)
+    assert places(sketch, group(gpus=4))[0][0][0] == "b", "filling b up mends it"
+
+
+def test_tasks_without_gpus_go_to_nodes_without_gpus() -> None:
+    sketch = Sketch()
+    sketch.node("gpus")
+    sketch.node("plain", gpus=0, cpu=2)
+    assert places(sketch, group(3, cpu=1)) == ([("plain", []), ("plain", []), ("gpus", [])], False)
+
+
+def test_room_now_goes_before_room_later_and_a_gang_that_needs_some_is_all_promised() -> None:
+    sketch = Sketch()
+    sketch.node("a")
+    sketch.node("b")
+    sketch.running("leaving", "a", range(8), phase="evicting")
+    assert places(sketch, group(gpus=8)) == ([("b", list(range(8)))], False)
+    assert places(sketch, group(2, gpus=8)) == ([("b", list(range(8))), ("a", list(range(8)))], True)
+
+
+def test_promised_room_and_sick_or_quarantined_devices_are_not_given_out() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=4)
+    sketch.running("promised", "a", [0], phase="reserved")
+    node.devices[1].healthy = False
+    node.quarantined = 0b100
+    assert places(sketch, group(gpus=1)) == ([("a", [3])], False)
+    assert places(sketch, group(gpus=2)) == "impossible: needs a node with 2 free GPUs, none has them"
+
+
+def test_room_held_back_for_a_selection_is_not_touched() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4, cpu=8)
+    held = {0: Room(0b11, 6000, 0, 0)}
+    assert places(sketch, group(gpus=1, cpu=2), held_back=held) == ([("a", [2])], False)
+    assert places(sketch, group(gpus=1, cpu=3), held_back=held).startswith("impossible")
+
+
+def test_nodes_that_are_silent_or_lost_take_nothing() -> None:
+    sketch = Sketch()
+    sketch.node("a").state = "unreachable"
+    sketch.node("b").state = "lost"
+    assert places(sketch, group()).startswith("impossible")
+
+
+def test_labels_models_and_names_are_kept() -> None:
+    sketch = Sketch()
+    sketch.node("a", labels={"zone": "x"}, models=("a100", "h100"))
+    sketch.node("b", labels={"zone": "y"})
+    assert places(sketch, group(gpus=2, gpu_models=("h100",), node_labels={"zone": "x"})) == ([("a", [1, 3])], False)
+    assert places(sketch, group(gpus=1, nodes=("b",))) == ([("b", [0])], False)
+
+
+@pytest.mark.parametrize(
+    ("need", "why"),
+    [
+        (group(2, gpus=8), "needs 2 nodes with 8 free GPUs each, 1 has them"),
+        (
+            group(gpus=8, node_labels={"gpu": "h100"}),
+            "needs room for 1 task of 8 GPUs, there is none; 3 nodes lack the label gpu=h100",
+        ),
+        (
+            group(gpus=1, gpu_models=("b200",)),
+            "needs room for 1 task of 1 GPU (b200), there is none; 3 nodes lack 1 usable GPU of b200",
+        ),
+        (
+            group(gpus=1, nodes=("zz",)),
+            "needs room for 1 task of 1 GPU, there is none; 3 nodes are not named by the job",
+        ),
+        (group(30, gpus=1), "needs room for 30 tasks of 1 GPU each, there is room for 14"),
+        (group(cpu=5000), "needs room for 1 task of 5000 CPUs, there is none"),
+        (group(gib=1001), "needs room for 1 task of 1001 GiB of memory, there is none"),
+    ],
+)
+def test_says_why(need, why: str) -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name)
+    sketch.running("one", "a", [0])
+    sketch.running("nine", "b", range(8))
+    sketch.pool.nodes[1].held.devices = 0xFF
+    if need.count == 30:
+        sketch.running("more", "c", [0])
+    assert places(sketch, need) == f"impossible: {why}"
+
+
+def test_a_gang_of_different_tasks_is_placed_together() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=4)
+    sketch.node("b", gpus=2)
+    found = places(sketch, group(2, gpus=1), group(gpus=4))
+    assert found == ([("b", [0]), ("b", [1]), ("a", [0, 1, 2, 3])], False)
+    assert places(sketch, group(3, gpus=1), group(gpus=4)) == (
+        "impossible: needs 7 GPUs in all, 6 are free or on their way out"
+    )
+
+
+def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=6)
+    sketch.node("b", gpus=7)
+    # Largest first puts 4 on a, and then only two of the 3s fit; 3 + 3 on a and 4 + 3 on b works.
+    found, later = places(sketch, group(gpus=4), group(3, gpus=3))
+    assert [node for node, _ in found] == ["b", "b", "a", "a"]
+    assert not later
+    assert places(sketch, group(gpus=5), group(2, gpus=4)) == (
+        "impossible: each kind of task fits by itself, but 1 × (5 GPUs) and 2 × (4 GPUs) do not fit together"
+    )
+    assert places(sketch, group(gpus=5), group(2, gpus=4), steps=0).startswith("gave-up: found no place")
+
+
+def test_rooms_come_back_step_by_step() -> None:
+    sketch = Sketch()
+    sketch.node("a")
+    job = sketch.running("x", "a", range(8))
+    rooms = Rooms.of(sketch.pool)
+    assert rooms.nodes[0].later.devices == 0
+    start = rooms.mark()
+    rooms.evict(job)
+    assert rooms.has_place_for(job)
+    evicted = rooms.mark()
+    assert isinstance(place_gang(rooms, sketch.job("y", group(gpus=3)), Budget(10)), GangPlace)
+    assert not rooms.has_place_for(job)
+    assert rooms.nodes[0].now().devices == 0
+    rooms.rollback(evicted)
+    assert rooms.nodes[0].later.devices == 0xFF
+    rooms.rollback(start)
+    assert rooms.nodes[0].later.devices == 0
+
+
+def test_could_ever_fit_looks_at_the_empty_pool() -> None:
+    sketch = Sketch()
+    node = sketch.node("a")
+    sketch.running("x", "a", range(8))
+    node.quarantined, node.state = 0xF, "unreachable"
+    assert could_ever_fit(sketch.pool, sketch.job("ok", group(gpus=8)).demand) is None
+    never = could_ever_fit(sketch.pool, sketch.job("big", group(2, gpus=8)).demand)
+    assert never == "even on the empty pool: needs 2 nodes with 8 free GPUs each, 1 has them"
+    part = could_ever_fit(sketch.pool, sketch.job("part", group(gpu_share_milli=500)).demand)
+    assert part == "even on the empty pool: asks for a part of a GPU, and only whole GPUs are given out"
+
+
+def test_shares_are_compact_and_come_back_as_they_were() -> None:
+    job = Sketch().job("x", group(4, gpus=2))
+    straight = GangPlace(tuple(TaskPlace(index, index // 2, 3 << 2 * (index % 2)) for index in range(4)), False)
+    assert to_shares(straight) == (
+        NodeShare(node=0, tasks="0-1", devices="0-3"),
+        NodeShare(node=1, tasks="2-3", devices="0-3"),
+    )
+    crossed = GangPlace(tuple(TaskPlace(index, 0, 3 << 2 * (3 - index)) for index in range(4)), False)
+    assert len(to_shares(crossed)) == 4
+    for place in (straight, crossed):
+        assert tuple(from_shares(job, to_shares(place))) == place.tasks
+
+
+@pytest.mark.parametrize(
+    ("shares", "error"),
+    [
+        ([("0-1", "0-3")], "task 2 of job x has no place"),
+        ([("0-2", "0-3")], "need 6 devices on node 0, got 4"),
+        ([("0-1", "0-3"), ("1-2", "4-7")], "task 1 is placed twice"),
+        ([("0-1", "0-3"), ("2", "3-4")], "device 3 of node 0 is given out twice"),
+        ([("0-3", "0-7")], "job x has 3 tasks, there is no task 3"),
+        ([("0-2", "60-65")], "node 0 has no device 65"),
+        ([("0-2", "a")], "devices 'a'"),
+        ([("0,0,1", "0-5")], "not in ascending order"),
+        ([("0-2", "0-5"), ("", "")], "holds no task"),
+    ],
+)
+def test_nonsense_shares_are_refused(shares, error: str) -> None:
+    job = Sketch().job("x", group(3, gpus=2))
+    with pytest.raises(ValueError, match=error):
+        from_shares(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))

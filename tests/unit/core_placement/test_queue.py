@@ -1,0 +1,22 @@
+"""The queue's order."""
+
+from tests.builders import Sketch
+
+from bailiff_core.queue import dequeue, enqueue
+
+
+def test_priority_first_then_the_older_and_a_requeued_job_gets_its_old_place() -> None:
+    sketch = Sketch()
+    first = sketch.job("z-first")
+    sketch.job("a-second")
+    sketch.job("urgent", priority=75)
+    sketch.job("b-twin", seq=9)
+    sketch.job("a-twin", seq=9)
+    order = ["urgent", "z-first", "a-second", "a-twin", "b-twin"]
+    assert sketch.pool.queue == order
+    dequeue(sketch.pool, first)
+    dequeue(sketch.pool, first)
+    assert sketch.pool.queue == [name for name in order if name != "z-first"]
+    enqueue(sketch.pool, first)
+    enqueue(sketch.pool, first)
+    assert sketch.pool.queue == order
