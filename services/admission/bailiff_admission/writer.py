@@ -18,7 +18,7 @@ from bailiff_bus.logs import logger
 from bailiff_bus.messages import AcceptTruncation, Evict, Fence, RequestBody, SendInventory
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Message, OffsetGone
+from bailiff_bus.port import BusUnavailable, Message, OffsetGone
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
@@ -229,7 +229,7 @@ class Writer:
                 await self._send_letters(letters)
                 return
             records = draft.finish()
-        except (BeyondTheLog, asyncio.CancelledError):
+        except (BeyondTheLog, BusUnavailable, asyncio.CancelledError):
             raise
         except Exception as error:
             raise self._suspects.failed(messages, error) from error
