@@ -275,17 +275,20 @@ class Agent:
         return verdict
 
     async def _start(self, command: StartTask) -> None:
+        """All tasks of the command under one fence: once it was looked at, no repeat of it starts anything more."""
+        verdict = self._verdict(command, tuple(device for task in command.tasks for device in task.devices))
+        if verdict == "stale":
+            return
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
+            if verdict == "same":
+                self._answer_again(key)
+                continue
             busy = self._busy(key, task.devices)
             if busy is not None:
                 self._tell(key, TaskNotStarted, reason=busy)
-                continue
-            verdict = self._verdict(command, task.devices)
-            if verdict == "new":
+            else:
                 await self._launch(command, task, key)
-            elif verdict == "same":
-                self._answer_again(key)
 
     def _busy(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
         for held in self._held.values():
