@@ -175,13 +175,14 @@ def _nonsense(random: Random, domain: str, at: float) -> Post:
 async def client(bus: MemoryBus, posts: list[Post]) -> None:
     """Send everything at its moment, in order; what was not acknowledged is sent again with the same id."""
     loop = asyncio.get_running_loop()
-    producer = await bus.producer()
+    producer = None
     for post in posts:
         await asyncio.sleep(max(0.0, post.at - loop.time()))
         while True:
             try:
+                producer = producer or await bus.producer()
                 await (await producer.send(topics.REQUESTS.name, post.value, key=b"pool-a", headers=post.headers))
                 break
             except BusUnavailable:
+                producer = None
                 await asyncio.sleep(0.3)
-                producer = await bus.producer()

@@ -52,7 +52,7 @@ from .work import client, operator_says_go_on, some_nodes, some_policy, some_wis
 DOMAIN = "pool-a"
 START = 1_800_000_000_000_000  # µs UTC
 LENGTH = 60.0  # so long people ask and things go wrong
-PATIENCE = 900.0  # and so long everything may take to come to rest
+PATIENCE = 300.0  # and so long everything may take to come to rest
 SETTLED_FOR = 3.0
 
 
