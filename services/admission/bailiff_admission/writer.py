@@ -235,7 +235,11 @@ class Writer:
             raise self._suspects.failed(messages, error) from error
         for acknowledgement in stored:
             await acknowledgement
-        committed = await (await self._writer.append(records))
+        try:
+            appended = await self._writer.append(records)
+        except ValueError as too_large:
+            raise self._suspects.failed(messages, too_large) from too_large
+        committed = await appended
         self._check_clock(committed.append_time, boot)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
@@ -292,7 +296,7 @@ class Writer:
             offset=message.offset,
             digest=hashlib.sha256(message.value).hexdigest(),
             code=read.rejected.code,
-            reason=read.rejected.reason,
+            reason=read.rejected.told,
             source=read.source,
             id=read.id,
             job=read.rejected.job,

@@ -47,6 +47,7 @@ from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
+TERMINATED = "terminated"  # on disk only: TERM has really been sent
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 
 
@@ -348,7 +349,7 @@ class Agent:
             elif self.machine.evictions.get(str(key)) is None:
                 self._begin_eviction(held, command.grace, {"reason": command.cause, "for": command.for_job or ""})
             else:
-                for stage in sorted(held.stages):
+                for stage in sorted(held.stages - {TERMINATED}):
                     self._tell(key, EvictionStageReached, stage=stage)
 
     def _begin_eviction(self, held: Held, grace: int, detail: dict[str, str]) -> None:
@@ -386,7 +387,10 @@ class Agent:
                 self._stage(held, eviction, "noticed")
                 # Said before it is done: the exit that follows must not be read before its cause.
                 self._stage(held, eviction, "term_sent")
+            if TERMINATED not in held.stages:
+                # Noted after it is done: an agent that dies in between says TERM twice rather than never.
                 await runtime.terminate(held.key, grace_s)
+                self._note(held, eviction, TERMINATED)
             await self._sleep_until(eviction.kill_boottime_us)
             if held.state == "running":
                 self._stage(held, eviction, "kill_sent")
@@ -397,11 +401,14 @@ class Agent:
     def _stage(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         if stage in held.stages:
             return
+        self._note(held, eviction, stage)
+        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
+        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
+
+    def _note(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         held.stages.add(stage)
         if self.machine.evictions.get(eviction.key) is not None:
             self.machine.evictions.reached(eviction.key, stage)
-        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
-        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
 
     async def _sleep_until(self, boot: int) -> None:
         """On the boot-time clock, which counts suspended time; the event loop's may not."""
@@ -464,7 +471,7 @@ def read_report(kept: bytes) -> ReportBody:
 
 
 def _stages_until(stage: str) -> tuple[str, ...]:
-    order = ("noticed", "term_sent", "kill_sent")
+    order = ("noticed", "term_sent", TERMINATED, "kill_sent")
     return order[: order.index(stage) + 1] if stage in order else ()
 
 
