@@ -120,7 +120,7 @@ class Scribe:
                 memory_bytes=512 * GIB,
                 devices=devices,
                 labels={"zone": "a"},
-            )  # fmt: skip
+            )
         )
 
     def submit(self, job: str, gpus: int, tasks: int = 1, class_: str = "train", request: facts.RequestId | None = None) -> None:

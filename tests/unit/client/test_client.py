@@ -159,11 +159,15 @@ def with_digest(scribe: Scribe) -> None:
     scribe.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.pool)))
 
 
+def snapshots_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.snapshot"))
+
+
 async def test_state_is_kept_between_calls_and_confirmed_by_the_log(scribe: Scribe, tmp_path: Path) -> None:
     with_digest(scribe)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
         await client.view()
-    (kept,) = tmp_path.rglob("*.snapshot")
+    (kept,) = snapshots_in(tmp_path)
     scribe.submit("later", gpus=1)
     async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
         view = await client.view()

@@ -1,5 +1,8 @@
 """One readable line per record type, exactly."""
+# ruff: noqa: E501 - lines are shown as people see them
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,8 +139,6 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
 
 def record(name: str, data: dict[str, Any], **about: Any) -> Record:
     kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
-    import json
-
     return Record(
         domain="pool-a", seq=118, epoch=1, turn=3, turn_end=True, time=NOON + 271 * SECOND, prev="", writer="w", engine="e",
         policy=1, type=kind.type_name(), data=kind.model_validate_json(json.dumps(data)), **about,
@@ -191,8 +192,6 @@ def test_nothing_that_a_terminal_obeys_gets_through() -> None:
 
 def test_a_type_of_a_later_release_is_told_by_name() -> None:
     later = record("JobWaits", {"job": "a", "reason": "b"})
-    from dataclasses import replace
-
     (line,) = lines(replace(later, type="bailiff.audit.JobResized.v1", data=None))
     assert str(line) == "12:04:31 pool-a#118 JobResized.v1        of a later release"
 

@@ -130,13 +130,16 @@ async def test_a_writer_that_lost_the_race_to_start_is_harmless(scribe: Scribe) 
 
 Change = Callable[[list[Message]], list[Message]]
 
+# fmt: off
 CHANGES: list[tuple[str, Change, str, str]] = [
-    ("a changed value", lambda log: [*log[:9], changed(log[9], b"done-1", b"done-2"), *log[10:]], "10", "record 9 is not what its writer wrote"),
+    ("a changed value", lambda log: [*log[:9], changed(log[9], b"done-1", b"done-2"), *log[10:]], "10",
+     "record 9 is not what its writer wrote"),
     ("a missing record", lambda log: [*log[:9], *log[10:]], "10", "record 9 is missing"),
     ("several missing records", lambda log: [*log[:9], *log[14:]], "14", "records 9 to 13 are missing"),
     ("a missing beginning", lambda log: log[5:], "5", "the beginning of the log is missing"),
     ("two records in each other's place", lambda log: [*log[:9], log[10], log[9], *log[11:]], "10", "record 9 is missing"),
-]  # fmt: skip
+]
+# fmt: on
 
 
 @pytest.mark.parametrize(("change", "seq", "meaning"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
