@@ -433,7 +433,7 @@ def _type_text(field: Json) -> str:
         value = (
             field["additionalProperties"] if "additionalProperties" in field else next(iter(field["patternProperties"].values()))
         )
-        return f"map of text to {_type_text(value)}{_size_text(field, 'Properties')}"
+        return f"map of text to {_type_text(field['additionalProperties'])}{_size_text(field, 'Properties')}"
     if kind == "string":
         return _string_text(field)
     return {"boolean": "true or false", "null": "null"}.get(str(kind), "anything")
