@@ -181,7 +181,7 @@ class Source:
         """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
         name = ".".join(str(part).replace("_", "-") for part in place)
         if not self.file:
-            return f"--{name}" if name else "the job"
+            return {"": "the job", "command": "what to run, after --"}.get(name, f"--{name}")
         known = place
         while known and known not in (self.lines or {}):
             known = known[:-1]
