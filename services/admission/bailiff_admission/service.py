@@ -41,7 +41,7 @@ class AdmissionService:
         self._domains = Domains(bus, GROUP, settings.instance, self._pools, self._open_view, self._write)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has been read to its end."""
+        """Ready when every domain's log has begun and was read to its end."""
         return self._domains.readiness()
 
     async def run(self, stop: asyncio.Event) -> None:
