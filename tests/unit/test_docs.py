@@ -8,14 +8,18 @@ import json
 import re
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from bailiff.cli import app as command
+from bailiff.friendly import job_from
 from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
 from bailiff_admission.settings import AdmissionSettings
@@ -33,7 +37,7 @@ from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-SOURCES = [path for folder in ("libs", "services") for path in sorted((ROOT / folder).rglob("*.py"))]
+SOURCE = "\n".join(path.read_text(encoding="utf-8") for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 NOT_OURS = {"CloudEvents", "GitHub", "StandardAuthorizer"}  # words in two humps that are nobody's type
 
 page = pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
@@ -81,8 +85,9 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def in_sources(pattern: str) -> set[str]:
-    return {found for path in SOURCES for found in re.findall(pattern, path.read_text(encoding="utf-8"))}
+@cache
+def in_sources(pattern: str) -> frozenset[str]:
+    return frozenset(re.findall(pattern, SOURCE))
 
 
 # --- names
@@ -145,10 +150,7 @@ def test_no_place_of_one_machine(path: Path) -> None:
 
 @page
 def test_commands_exist(path: Path) -> None:
-    cli = pytest.importorskip("bailiff.cli", reason="the command is not part of this tree yet")
-    import typer.main
-
-    root: Any = typer.main.get_command(cli.app)
+    root: Any = typer.main.get_command(command)
     for text in code(path.read_text(encoding="utf-8")):
         for first, second in re.findall(r"(?:^|[\s/])bailiff ([a-z][a-z-]*)(?: ([a-z][a-z-]*)\b)?", text):
             assert first in root.commands, f"there is no `bailiff {first}`"
@@ -311,8 +313,6 @@ def test_the_example_policies_are_policies() -> None:
 
 
 def test_the_job_file_is_a_job() -> None:
-    from bailiff.friendly import job_from
-
     ((_, text),) = fences(section(read("docs/cli.md"), "A job file"))
     document = {name.replace("-", "_"): value for name, value in yaml.safe_load(text).items()}
     job = job_from(document)
