@@ -18,7 +18,6 @@ from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.topics import AUDIT
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Pool
 from bailiff_devstack import free_ports
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
@@ -115,13 +114,14 @@ class Watched:
         demand = JobDemand(job=job, tasks=(group,), priority_class="train", grace=5_000_000)
         await self.client.submit(demand, JobSpec(command=("sleep", str(seconds))), domain=DOMAIN)
 
-    async def until(self, job: str, phase: str) -> Pool:
-        """Wait until the job is there in the log."""
+    async def until(self, job: str, phase: str, *, attempt: int = 1) -> None:
+        """Wait until the job is there in the log, in this attempt."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 pool = (await self.client.view(DOMAIN)).pool
-                if job in pool.jobs and pool.jobs[job].phase == phase:
-                    return pool
+                found = pool.jobs.get(job)
+                if found is not None and (found.phase, found.attempt) == (phase, attempt):
+                    return
                 await asyncio.sleep(0.3)
 
 
@@ -159,22 +159,19 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
         await watched.submit("asked-meanwhile", 1)  # nobody is there to answer, and nothing is lost
         await asyncio.to_thread(project, "start", "admission")
         await watched.until("asked-meanwhile", "succeeded")
-        pool = await watched.until("across-admission", "succeeded")
-        assert pool.jobs["across-admission"].attempt == 1
+        await watched.until("across-admission", "succeeded")
 
         await watched.submit("across-broker", 15)
         await watched.until("across-broker", "running")
     await asyncio.to_thread(project, "restart", "kafka")
     await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "120")
     async with watching(port) as watched:
-        pool = await watched.until("across-broker", "succeeded")
-        assert pool.jobs["across-broker"].attempt == 1
+        await watched.until("across-broker", "succeeded")
         await watched.submit("last", 1, gpus=8)
         await watched.until("last", "succeeded")
 
     verified = await proved(port)
     assert len(verified["epochs"]) >= 2
-    # the image serves on its own, too: the node holds no job's processes any more, and nobody is root
     assert project("exec", "-T", "node-agent", "id", "-u").strip() == "10001"
     project("down", "-v", "--timeout", "30")
     docker("rmi", "-f", project.image)
@@ -193,10 +190,8 @@ async def test_the_log_outlives_down_and_up(compose: Callable[..., Compose]) -> 
     project("down")  # the job ends with its container
     project("up", "-d", "--wait", "--wait-timeout", "300")
     async with watching(port) as watched:
-        async with asyncio.timeout(PATIENCE_S):
-            while (await watched.until("cut-short", "running")).jobs["cut-short"].attempt < 2:
-                await asyncio.sleep(0.3)
-        assert (await watched.client.view(DOMAIN)).pool.jobs["before"].phase == "succeeded"
+        await watched.until("before", "succeeded")
+        await watched.until("cut-short", "running", attempt=2)
     await proved(port)
 
 
