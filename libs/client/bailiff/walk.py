@@ -6,6 +6,7 @@ a place which nobody has taken, and still does not follow the head, means that s
 missing: the chain is broken there.
 """
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class OrphanFound(TypedDict):
     writer: str
 
 
-class Break_(TypedDict):
+class BreakFound(TypedDict):
     """The first place where the log stops making sense. seq: of the record that does not follow, as it says itself."""
 
     seq: str
@@ -61,9 +62,9 @@ class Verification(TypedDict):
     identity: str
     epochs: list[dict[str, Any]]
     orphans: int
-    orphans_by_kind: dict[str, int]
+    orphans_by_kind: dict[OrphanKind, int]
     orphan_list: list[OrphanFound]
-    broken: Break_ | None
+    broken: BreakFound | None
     unexplained: int
 
 
@@ -74,10 +75,10 @@ class Walk:
     domain: str
     head: ChainHead = field(init=False)
     identity: str = ""
-    broken: Break_ | None = None
+    broken: BreakFound | None = None
     unexplained: int = 0
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[OrphanKind] = field(default_factory=Counter)
     orphans: list[OrphanFound] = field(default_factory=list)
     _chain: set[str] = field(default_factory=set)
     _harmless: set[str] = field(default_factory=set)
@@ -149,7 +150,7 @@ class Walk:
                     "seq": _text(wire, "ce_seq"),
                     "epoch": _text(wire, "ce_epoch"),
                     "writer": _writer(wire),
-                }  # fmt: skip
+                }
             )
 
     def _kind(self, wire: Wire, digest: str) -> OrphanKind:
@@ -166,7 +167,7 @@ class Walk:
             return "old-epoch"
         return "breaks-chain"
 
-    def _break(self, message: Message, wire: Wire, reason: str) -> Break_:
+    def _break(self, message: Message, wire: Wire, reason: str) -> BreakFound:
         seq, expected = _number(wire, "ce_seq"), self.head.next_seq
         if seq is not None and seq > expected:
             gone = f"record {expected} is" if seq == expected + 1 else f"records {expected} to {seq - 1} are"
@@ -265,8 +266,6 @@ def _difference(found: Difference) -> DifferenceFound:
 
 def differing_fields(expected: str, found: str) -> list[str]:
     """`victims.0.job: train-7 was decided, deciding again gives train-8`, for two decisions of one type."""
-    import json
-
     (kind, _, left), (other, _, right) = expected.partition(" "), found.partition(" ")
     try:
         pairs = [(json.loads(left), json.loads(right))] if kind == other else []

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 import yaml
 from pydantic import ValidationError
 
-from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import Domains
+from bailiff_bus.domains import Domains, check_topics
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import PoolDeclaration, SettingsError, read_pools
 from bailiff_bus.view import DomainView
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
@@ -43,7 +41,7 @@ class AdmissionService:
         self._domains = Domains(bus, GROUP, settings.instance, self._pools, self._open_view, self._write)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has been read to its end."""
+        """Ready when every domain's log has begun and was read to its end."""
         return self._domains.readiness()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -81,19 +79,6 @@ class AdmissionService:
             await writer.run()
         except TurnFailed as failure:
             logger(domain=view.domain).error("a turn failed, beginning anew", why=str(failure))
-
-
-async def check_topics(bus: Bus) -> None:
-    """Refuse to run where the audit topic's settings could lose, cut or reorder the log. Raises `MustStop`."""
-    try:
-        found = await bus.topic_settings(topics.AUDIT.name)
-        faults = topics.check_audit_settings(found, int(found["brokers"]))
-    except KeyError:
-        raise MustStop(
-            ExitCode.KAFKA_SETTINGS, f"there is no topic {topics.AUDIT.name}: run `bailiff topics create` first"
-        ) from None
-    if faults:
-        raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
 
 
 def first_policy(settings: AdmissionSettings) -> Policy:

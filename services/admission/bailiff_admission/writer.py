@@ -18,7 +18,7 @@ from bailiff_bus.logs import logger
 from bailiff_bus.messages import AcceptTruncation, Evict, Fence, RequestBody, SendInventory
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Message, OffsetGone
+from bailiff_bus.port import BusUnavailable, Message, OffsetGone
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
@@ -229,13 +229,17 @@ class Writer:
                 await self._send_letters(letters)
                 return
             records = draft.finish()
-        except (BeyondTheLog, asyncio.CancelledError):
+        except (BeyondTheLog, BusUnavailable, asyncio.CancelledError):
             raise
         except Exception as error:
             raise self._suspects.failed(messages, error) from error
         for acknowledgement in stored:
             await acknowledgement
-        committed = await (await self._writer.append(records))
+        try:
+            appended = await self._writer.append(records)
+        except ValueError as too_large:
+            raise self._suspects.failed(messages, too_large) from too_large
+        committed = await appended
         self._check_clock(committed.append_time, boot)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
@@ -292,7 +296,7 @@ class Writer:
             offset=message.offset,
             digest=hashlib.sha256(message.value).hexdigest(),
             code=read.rejected.code,
-            reason=read.rejected.reason,
+            reason=read.rejected.told,
             source=read.source,
             id=read.id,
             job=read.rejected.job,

@@ -47,6 +47,7 @@ from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
+TERMINATED = "terminated"  # on disk only: TERM has really been sent
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 
 
@@ -275,13 +276,19 @@ class Agent:
         return verdict
 
     async def _start(self, command: StartTask) -> None:
+        """One verdict for the whole command: its tasks are told apart by devices only where they have any."""
+        startable: list[tuple[TaskKey, TaskAt]] = []
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
             busy = self._busy(key, task.devices)
-            if busy is not None:
+            if busy is None:
+                startable.append((key, task))
+            else:
                 self._tell(key, TaskNotStarted, reason=busy)
-                continue
-            verdict = self._verdict(command, task.devices)
+        if not startable:
+            return
+        verdict = self._verdict(command, tuple(device for _, task in startable for device in task.devices))
+        for key, task in startable:
             if verdict == "new":
                 await self._launch(command, task, key)
             elif verdict == "same":
@@ -345,7 +352,7 @@ class Agent:
             elif self.machine.evictions.get(str(key)) is None:
                 self._begin_eviction(held, command.grace, {"reason": command.cause, "for": command.for_job or ""})
             else:
-                for stage in sorted(held.stages):
+                for stage in sorted(held.stages - {TERMINATED}):
                     self._tell(key, EvictionStageReached, stage=stage)
 
     def _begin_eviction(self, held: Held, grace: int, detail: dict[str, str]) -> None:
@@ -383,7 +390,10 @@ class Agent:
                 self._stage(held, eviction, "noticed")
                 # Said before it is done: the exit that follows must not be read before its cause.
                 self._stage(held, eviction, "term_sent")
+            if TERMINATED not in held.stages:
+                # Noted after it is done: an agent that dies in between says TERM twice rather than never.
                 await runtime.terminate(held.key, grace_s)
+                self._note(held, eviction, TERMINATED)
             await self._sleep_until(eviction.kill_boottime_us)
             if held.state == "running":
                 self._stage(held, eviction, "kill_sent")
@@ -394,11 +404,14 @@ class Agent:
     def _stage(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         if stage in held.stages:
             return
+        self._note(held, eviction, stage)
+        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
+        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
+
+    def _note(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         held.stages.add(stage)
         if self.machine.evictions.get(eviction.key) is not None:
             self.machine.evictions.reached(eviction.key, stage)
-        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
-        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
 
     async def _sleep_until(self, boot: int) -> None:
         """On the boot-time clock, which counts suspended time; the event loop's may not."""
@@ -461,7 +474,7 @@ def read_report(kept: bytes) -> ReportBody:
 
 
 def _stages_until(stage: str) -> tuple[str, ...]:
-    order = ("noticed", "term_sent", "kill_sent")
+    order = ("noticed", "term_sent", TERMINATED, "kill_sent")
     return order[: order.index(stage) + 1] if stage in order else ()
 
 

@@ -145,7 +145,7 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job is over for good."""
+    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100."""
 
     job: Name
     attempt: Count

@@ -67,7 +67,7 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
     match asked.body:
         case SubmitJob() as submit:
-            return _submitted(pool, request, submit.demand, spec_digest)
+            return _submitted(pool, request, asked.actor, submit.demand, spec_digest)
         case CancelJob() as cancel:
             return _cancelled(pool, request, cancel)
         case ApplyPolicy() as apply:
@@ -85,13 +85,19 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
 
 
-def _submitted(pool: Pool, request: RequestId, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
+def _submitted(pool: Pool, request: RequestId, actor: str, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
     job = demand.job
     if job in pool.jobs:
         return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
-    if pool.rules.find_class(demand.priority_class) is None:
+    entry = pool.rules.find_class(demand.priority_class)
+    if entry is None:
         known = ", ".join(entry.name for entry in pool.rules.priority_classes)
         return Rejected("unknown-class", f"there is no priority class {demand.priority_class!r}; the policy has {known}", job)
+    users = pool.rules.identity.class_users.get(entry.name)
+    if users is not None and actor not in users:
+        return Rejected(
+            "not-permitted", f"the policy does not let {actor or 'an unnamed sender'} use the class {entry.name!r}", job
+        )
     missing = unsupported(demand)
     if missing is not None:
         return Rejected("not-supported", missing, job)
