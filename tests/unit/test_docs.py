@@ -30,12 +30,14 @@ from bailiff_bus.port import Message
 from bailiff_bus.runtime import ExitCode as ServiceExitCode
 from bailiff_bus.settings import PREFIX, ServiceSettings
 from bailiff_bus.topics import TOPICS
+from bailiff_core import protections, turn
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
 from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
+SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 NOT_OURS = {"CloudEvents", "ExecStart", "GitHub"}  # words in two humps that are nobody's type
@@ -188,6 +190,43 @@ def test_rejection_codes_are_those_of_the_code() -> None:
     told = {code for row in table for code in re.findall(r"`([a-z-]+)`", row[0])}
     known = in_sources(r'(?:Rejected|Unacceptable)\(\s*"([a-z-]+)"') | in_sources(r'_refused\(envelope, "([a-z-]+)"')
     assert told == known | {"no-id", "no-source", "no-type", "no-domain"}
+
+
+def test_the_architecture_names_every_room_of_the_core() -> None:
+    core = ROOT / "libs/core/bailiff_core"
+    rooms = {f"{path.parent.name}/" for path in core.glob("*/__init__.py")}
+    told = {name for row in rows(read("docs/architecture.md")) for name in re.findall(r"^`(\w+/)`$", row[0])}
+    assert told - {"messages/"} == rooms
+
+
+def test_the_architecture_names_every_module() -> None:
+    told = {
+        name.removesuffix(".py") for name in re.findall(r"`(\w+)(?:/|\.py)?`", section(read("docs/architecture.md"), "Rooms"))
+    }
+    places = ["libs/bus/bailiff_bus", *(f"services/{name}/bailiff_{name}" for name in SERVICES)]
+    modules = {path.stem if path.suffix else path.name for place in places for path in (ROOT / place).iterdir()}
+    assert not {name for name in modules if not name.startswith("_")} - told - {"py", "service", "settings", "environment"}
+
+
+def test_the_architecture_lists_the_rules_in_their_order() -> None:
+    told = re.findall(r"^\d+\. `(\w+)`", section(read("docs/architecture.md"), "How decisions are made"), re.MULTILINE)
+    assert told == [rule.__name__ for rule in turn.RULES]
+
+
+def test_the_architecture_names_every_protection() -> None:
+    text = section(read("docs/architecture.md"), "How decisions are made")
+    assert all(f"`{rule.name}`" in text for rule in protections.RULES)
+
+
+def test_the_architecture_lists_the_topics_as_they_are() -> None:
+    table = {row[0].strip("`"): row for row in rows(section(read("docs/architecture.md"), "Services and topics"))}
+    for name, topic in TOPICS.items():
+        _, key, _, kept = table[name]
+        assert key.startswith(topic.key), name
+        if topic.retention is not None:
+            assert kept == f"{topic.retention.days} d", name
+        else:
+            assert kept.startswith("compacted" if topic.settings else "for ever"), name
 
 
 def variables() -> dict[str, Any]:
