@@ -1,5 +1,6 @@
 """Commands about jobs: submit, list, describe, logs, cancel."""
 
+import asyncio
 import re
 import secrets
 import string
@@ -112,7 +113,11 @@ async def _submit(session: Session, client: Client, job: SubmitJob, timeout: flo
         return ExitCode.DONE
     if session.for_people and not follow:
         session.say(f"{name} accepted as {where.name}#{outcome.seq}; waiting until it has ended")
-    return await _until_ended(session, client, where.name, name, outcome.seq, follow=follow)
+    try:
+        return await _until_ended(session, client, where.name, name, outcome.seq, follow=follow)
+    except asyncio.CancelledError:  # Ctrl-C
+        session.err.print(f"{name} goes on without you; to end it: bailiff cancel {name} -d {where.name}", markup=False)
+        raise
 
 
 async def _until_ended(session: Session, client: Client, domain: str, job: str, from_seq: int, *, follow: bool) -> ExitCode:
