@@ -47,12 +47,12 @@ from .faults import Event, Weather, schedule
 from .machines import WatchedMachine
 from .processes import Process, VirtualLoop
 from .witness import Witness
-from .work import client, operator_says_go_on, some_nodes, some_policy, some_wishes
+from .work import clean_up, client, some_nodes, some_policy, some_wishes
 
 DOMAIN = "pool-a"
 START = 1_800_000_000_000_000  # µs UTC
 LENGTH = 60.0  # so long people ask and things go wrong
-PATIENCE = 900.0  # and so long everything may take to come to rest
+PATIENCE = 300.0  # and so long everything may take to come to rest
 SETTLED_FOR = 3.0
 
 
@@ -162,7 +162,8 @@ class World:
         self.weather = Weather(Random(f"weather/{seed}"), loop.time, bad, slow)
         self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
         self.cluster.witness = self.witness
-        self.cluster.create_topics(1)
+        for topic in topics.TOPICS.values():
+            self.cluster.add_partitions(topic.name, 1 if topic is topics.AUDIT else random.choice([1, 2]))
         self.machines = {node.name: WatchedMachine(node, self.witness) for node in self.nodes}
         self.witness.living = self.living
         self.processes: dict[str, Process] = {}
@@ -330,8 +331,7 @@ class World:
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.weather.over = True
         self.witness.tell("*** from here on nothing goes wrong any more")
-        again = [operator_says_go_on(DOMAIN, self.loop.time() + 1.0)]
-        await client(Client(self.cluster, "client", self.weather), again)
+        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
         rested_since = self.loop.time()
         end = self.loop.time() + PATIENCE
         while self.loop.time() < end and self.witness.violation is None:

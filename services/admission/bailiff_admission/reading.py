@@ -24,7 +24,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records.payload import Fact
 
 from .intake import Rejected, ReportNumbers, facts_of_progress, facts_of_proposal, facts_of_report, facts_of_request
-from .intake.reports import orphans_of
+from .intake.reports import joined_node, orphans_of
 from .intake.requests import Asked, digest_of_spec
 from .liveness import Liveness
 
@@ -127,8 +127,8 @@ class Reading:
         elif report.node not in pool.node_numbers:
             found.missed = report
             return []
-        number = self._numbers.take(report)
-        if number == "gap":
+        number = self._numbers.take(report, joined_node(pool, report))
+        if number == "gap" or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)

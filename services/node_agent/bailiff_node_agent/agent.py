@@ -276,23 +276,20 @@ class Agent:
         return verdict
 
     async def _start(self, command: StartTask) -> None:
-        """One verdict for the whole command: its tasks are told apart by devices only where they have any."""
-        startable: list[tuple[TaskKey, TaskAt]] = []
+        """All tasks of the command under one fence: once it was looked at, no repeat of it starts anything more."""
+        verdict = self._verdict(command, tuple(device for task in command.tasks for device in task.devices))
+        if verdict == "stale":
+            return
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
-            busy = self._busy(key, task.devices)
-            if busy is None:
-                startable.append((key, task))
-            else:
-                self._tell(key, TaskNotStarted, reason=busy)
-        if not startable:
-            return
-        verdict = self._verdict(command, tuple(device for _, task in startable for device in task.devices))
-        for key, task in startable:
-            if verdict == "new":
-                await self._launch(command, task, key)
-            elif verdict == "same":
+            if verdict == "same":
                 self._answer_again(key)
+                continue
+            busy = self._busy(key, task.devices)
+            if busy is not None:
+                self._tell(key, TaskNotStarted, reason=busy)
+            else:
+                await self._launch(command, task, key)
 
     def _busy(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
         for held in self._held.values():
