@@ -152,6 +152,15 @@ def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
     assert data["spec"] == {"command": ["true"], "env": {"A": "z", "B": "y"}}
 
 
+def test_a_fault_is_told_where_it_was_written(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
+    told = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
+    assert "bailiff: --gpus: expected a number of GPUs" in told
+    assert f"bailiff: {file}:2: cpu: expected cores per task" in told
+    assert f"bailiff: {file}:3: env: expected an object" in told
+
+
 def ending(exit_code: int) -> Bus:
     def then(scribe: Scribe, job: str) -> None:
         scribe.start(job)

@@ -4,6 +4,7 @@ import asyncio
 import re
 import secrets
 import string
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,10 +84,12 @@ async def submit(
         "gpu_model": gpu_model or None, "grace": grace, "preemptible": preemptible, "max_failures": max_failures,
         "working_dir": working_dir, "sim_run_for": sim_run_for, "command": command or None,
     }  # fmt: skip
-    document |= {field: value for field, value in options.items() if value is not None}
+    given = {field: value for field, value in options.items() if value is not None}
+    document |= given
     for field, texts in (("env", env), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
-            document[field] = {**(document.get(field) or {}), **_pairs(field, texts)}
+            document[field] = friendly.merged(document.get(field), _pairs(field, texts))
+    source = replace(source, options=frozenset(given))
     if "name" not in document:
         document["name"] = made_name(document.get("command"))
     job = friendly.job_from(document, source)
