@@ -22,6 +22,7 @@ from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Span
 from bailiff_bus.settings import load_settings
+from bailiff_bus.topics import message_size
 from bailiff_bus.view import DomainView
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
@@ -186,6 +187,10 @@ class Client:
             keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
         headers, value = wrap(body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof)
+        size = message_size(domain.encode(), headers, value)
+        if size > topics.REQUESTS.max_message_bytes:
+            text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"
+            raise Problem(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, a secret's name")
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
         try:

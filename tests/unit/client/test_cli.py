@@ -152,6 +152,15 @@ def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
     assert data["spec"] == {"command": ["true"], "env": {"A": "z", "B": "y"}}
 
 
+def test_a_fault_is_told_where_it_was_written(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
+    told = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
+    assert "bailiff: --gpus: expected a number of GPUs" in told
+    assert f"bailiff: {file}:2: cpu: expected cores per task" in told
+    assert f"bailiff: {file}:3: env: expected an object" in told
+
+
 def ending(exit_code: int) -> Bus:
     def then(scribe: Scribe, job: str) -> None:
         scribe.start(job)
@@ -224,8 +233,10 @@ def test_made_names_are_names(command: object, base: str) -> None:
 # --- job logs
 
 
-def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1) -> None:
+def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
     headers = {"ce_job": job, "ce_attempt": str(attempt), "ce_task": str(task), "ce_node": "gpu-01"}
+    if offset is not None:
+        headers["ce_offset"] = str(offset)
     wire = tuple((name, value.encode()) for name, value in headers.items())
     scribe.cluster.store(topics.JOB_LOGS.name, task % 4, job.encode(), wire, text)
 
@@ -233,9 +244,15 @@ def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1) 
 def test_logs_of_one_task(bailiff: Run, scribe: Scribe) -> None:
     printed(scribe, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
     printed(scribe, "train-7", 0, b"not mine\n")
-    printed(scribe, "train-8", 0, b"again", attempt=2)
+    printed(scribe, "train-8", 0, b"again\n", attempt=2)
     assert bailiff("logs", "train-8").output == "step 1\nstep 2 ✓\nagain\n"
     assert bailiff("logs", "train-8", "--attempt", "2").output == "again\n"
+
+
+def test_what_an_agent_sends_again_is_printed_once(bailiff: Run, scribe: Scribe) -> None:
+    for offset, text in ((0, b"one\ntwo\n"), (4, b"two\nthree\n"), (0, b"one\n"), (14, b"four\n")):
+        printed(scribe, "train-8", 0, text, offset=offset)
+    assert bailiff("logs", "train-8").output == "one\ntwo\nthree\nfour\n"
 
 
 def test_logs_of_a_gang_name_task_and_node(bailiff: Run, scribe: Scribe) -> None:

@@ -68,6 +68,12 @@ async def test_no_answer_is_told_as_none(scribe: Scribe) -> None:
         assert await client.outcome_of(await client.cancel("train-7"), timeout=0.0) is None
 
 
+async def test_a_request_that_is_too_large_is_not_sent(client: Client) -> None:
+    spec = JobSpec(command=("true",), env={"BIG": "x" * 300_000})
+    with pytest.raises(Problem, match=r"the request has \d+ bytes"):
+        await client.submit(demand("big"), spec)
+
+
 async def test_a_request_is_signed(scribe: Scribe) -> None:
     key = new_private_key()
     async with Client(scribe.cluster.client("c"), source="test", actor="alice", private_key=key, now=lambda: NOON) as client:

@@ -139,6 +139,13 @@ def test_all_faults_are_told_at_once() -> None:
     assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
 
 
+@pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
+def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
+    with pytest.raises(Problem) as caught:
+        friendly.job_from({"name": "a", "command": ["z"], **fields})
+    assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
+
+
 def test_private_values_are_not_repeated() -> None:
     with pytest.raises(Problem) as caught:
         friendly.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
