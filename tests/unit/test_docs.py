@@ -30,15 +30,17 @@ from bailiff_bus.port import Message
 from bailiff_bus.runtime import ExitCode as ServiceExitCode
 from bailiff_bus.settings import PREFIX, ServiceSettings
 from bailiff_bus.topics import TOPICS
+from bailiff_core import protections, turn
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
 from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
+SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
-NOT_OURS = {"CloudEvents", "GitHub", "StandardAuthorizer"}  # words in two humps that are nobody's type
+NOT_OURS = {"CloudEvents", "ExecStart", "GitHub"}  # words in two humps that are nobody's type
 
 page = pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
 
@@ -79,6 +81,7 @@ def rows(text: str) -> list[list[str]]:
     return [row for at, row in enumerate(cells) if at not in rules and at + 1 not in rules]
 
 
+@cache
 def anchors(path: Path) -> set[str]:
     """The anchors of a page's headings, as the usual viewers make them."""
     headings = re.findall(r"^#+ (.+)$", without_fences(path.read_text(encoding="utf-8")), re.MULTILINE)
@@ -95,14 +98,14 @@ def in_sources(pattern: str) -> frozenset[str]:
 
 @page
 def test_relative_links_resolve(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", without_fences(path.read_text(encoding="utf-8"))):
-        if re.match(r"[a-z]+:", link):
-            continue
-        name, _, anchor = link.partition("#")
-        target = (path.parent / name).resolve() if name else path
-        assert target.exists(), f"{link} leads nowhere"
-        if anchor:
-            assert anchor in anchors(target), f"{link}: no such heading"
+    links = re.findall(r"\]\(([^)\s]+)\)", without_fences(path.read_text(encoding="utf-8")))
+    assert not [link for link in links if not re.match(r"[a-z]+:", link) and not leads_somewhere(path, link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (path.parent / name).resolve() if name else path
+    return target.exists() and (not anchor or anchor in anchors(target))
 
 
 @page
@@ -114,9 +117,10 @@ def test_make_targets_exist(path: Path) -> None:
 
 @page
 def test_variables_exist(path: Path) -> None:
-    of_jobs = in_sources(r"\bBAILIFF_[A-Z_]+\b")
+    deploy = [read("docker-compose.yml"), *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml"))]
+    others = in_sources(r"\bBAILIFF_[A-Z_]+\b").union(*(re.findall(r"\bBAILIFF_[A-Z_]+\b", text) for text in deploy))
     named = set(re.findall(r"\bBAILIFF_[A-Z0-9_]+\b", path.read_text(encoding="utf-8")))
-    assert named <= variables().keys() | of_jobs
+    assert named <= variables().keys() | others
 
 
 @page
@@ -186,6 +190,43 @@ def test_rejection_codes_are_those_of_the_code() -> None:
     told = {code for row in table for code in re.findall(r"`([a-z-]+)`", row[0])}
     known = in_sources(r'(?:Rejected|Unacceptable)\(\s*"([a-z-]+)"') | in_sources(r'_refused\(envelope, "([a-z-]+)"')
     assert told == known | {"no-id", "no-source", "no-type", "no-domain"}
+
+
+def test_the_architecture_names_every_room_of_the_core() -> None:
+    core = ROOT / "libs/core/bailiff_core"
+    rooms = {f"{path.parent.name}/" for path in core.glob("*/__init__.py")}
+    told = {name for row in rows(read("docs/architecture.md")) for name in re.findall(r"^`(\w+/)`$", row[0])}
+    assert told - {"messages/"} == rooms
+
+
+def test_the_architecture_names_every_module() -> None:
+    told = {
+        name.removesuffix(".py") for name in re.findall(r"`(\w+)(?:/|\.py)?`", section(read("docs/architecture.md"), "Rooms"))
+    }
+    places = ["libs/bus/bailiff_bus", *(f"services/{name}/bailiff_{name}" for name in SERVICES)]
+    modules = {path.stem if path.suffix else path.name for place in places for path in (ROOT / place).iterdir()}
+    assert not {name for name in modules if not name.startswith("_")} - told - {"py", "service", "settings", "environment"}
+
+
+def test_the_architecture_lists_the_rules_in_their_order() -> None:
+    told = re.findall(r"^\d+\. `(\w+)`", section(read("docs/architecture.md"), "How decisions are made"), re.MULTILINE)
+    assert told == [rule.__name__ for rule in turn.RULES]
+
+
+def test_the_architecture_names_every_protection() -> None:
+    text = section(read("docs/architecture.md"), "How decisions are made")
+    assert all(f"`{rule.name}`" in text for rule in protections.RULES)
+
+
+def test_the_architecture_lists_the_topics_as_they_are() -> None:
+    table = {row[0].strip("`"): row for row in rows(section(read("docs/architecture.md"), "Services and topics"))}
+    for name, topic in TOPICS.items():
+        _, key, _, kept = table[name]
+        assert key.startswith(topic.key), name
+        if topic.retention is not None:
+            assert kept == f"{topic.retention.days} d", name
+        else:
+            assert kept.startswith("compacted" if topic.settings else "for ever"), name
 
 
 def variables() -> dict[str, Any]:

@@ -95,6 +95,7 @@ class Writer:
         self._recorded: dict[str, int] = {}
         self._muted: dict[str, tuple[int, InputRejected]] = {}
         self._orphans_told = 0
+        self._asked: dict[str, int] = {}
         self._checked = self._erased = self._advanced = 0
         self._last_full_inputs = self._last_digest = 0
 
@@ -227,6 +228,7 @@ class Writer:
                     draft.add(fact, cause=cause, inputs=self._moved_inputs(), actor=read.actor, auth=read.auth)
             if not draft.records:
                 await self._send_letters(letters)
+                await self._send_after([], reads)
                 return
             records = draft.finish()
         except (BeyondTheLog, BusUnavailable, asyncio.CancelledError):
@@ -386,7 +388,11 @@ class Writer:
             await self._ask_for_inventory(node.name, node.incarnation)
 
     async def _ask_for_inventory(self, node: str, incarnation: str) -> None:
-        epoch = self._pool.epoch
+        """At most once in a while: a gap shows in every report until the announcement has come."""
+        epoch, boot = self._pool.epoch, self._ambient.boot()
+        if boot - self._asked.get(incarnation, -AGAIN_AFTER) < AGAIN_AFTER:
+            return
+        self._asked[incarnation] = boot
         await self._outbox.command(SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=epoch))
 
     async def _pay(self) -> None:

@@ -226,3 +226,16 @@ def test_nobody_is_safe_by_asking_for_endless_grace(story):
     story.submit("high", gpus=8, cls="interactive")
     story.propose()
     assert story.expect("PreemptionDecided").graces == (315_360_000 * SECOND,)
+
+
+def test_an_answer_without_need_is_not_asked_for_again_at_once(tell):
+    story = tell()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    answer = story.proposal()
+    story.apply_policy(policy(preemption={"verbs": ["preempt"]}))  # nobody places what fits by itself
+    story.ends("low", 0)
+    story.turn(story.submitted("low-2", gpus=1))
+    story.turn(answer)
+    story.expect("PreemptionRefused", reason="not-needed", retry_at=story.time + SECOND)

@@ -53,7 +53,7 @@ def test_a_writer_that_starts_from_a_snapshot_decides_the_same(story):
     middle = story.pool.seq
     story.restart()
     story.propose()
-    records = story.records[middle + 1 :]
+    records = [decode(wire) for wire in story.wires[middle + 1 :]]
     pool = from_snapshot(snapshot)
     for record in (record for record in records if record.data.KIND == "fact"):
         fold(pool, record)
