@@ -430,9 +430,6 @@ def _type_text(field: Json) -> str:
     if kind == "array":
         return f"list of {_type_text(field['items'])}{_size_text(field, 'Items')}"
     if kind == "object":
-        value = (
-            field["additionalProperties"] if "additionalProperties" in field else next(iter(field["patternProperties"].values()))
-        )
         return f"map of text to {_type_text(field['additionalProperties'])}{_size_text(field, 'Properties')}"
     if kind == "string":
         return _string_text(field)
