@@ -212,9 +212,10 @@ class Writer:
         letters: list[tuple[Message, Rejected]] = []
         reads: list[Read] = []
         stored = []
-        draft = Draft(self._pool, self._clock.now())
         try:
-            for fact in self._own_facts(lost, first):
+            own = self._own_facts(lost, first)  # the clock may step here, and what stands in the turn comes after that
+            draft = Draft(self._pool, self._clock.now())
+            for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
             for message in messages:
                 self._inputs.positions[f"{message.topic}/{message.partition}"] = message.offset + 1
