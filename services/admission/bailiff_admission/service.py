@@ -73,7 +73,7 @@ class AdmissionService:
             strays=view.domain == self._pools[0].name,
             digest_every=self._settings.digest_every,
             largest_turn=self._settings.largest_turn,
-            rejected_lately=tuple(self._rejected[view.domain]),
+            rejected_lately=self._rejected[view.domain],  # it grows while the writer begins
         )
         try:
             await writer.run()
