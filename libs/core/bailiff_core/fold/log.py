@@ -55,12 +55,16 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         job.next_request_at += fact.by if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.by
-        if job.last_start is not None and job.phase == "running":
+        if job.last_start is not None:
             job.last_start += fact.by
         if job.eviction is not None and job.eviction.begun_at is not None:
             job.eviction.begun_at += fact.by
     if pool.selection is not None and pool.selection.deadline is not None:
         pool.selection.deadline += fact.by
+    for name in pool.ended:
+        pool.ended[name] += fact.by
+    for memo in pool.requests.values():
+        memo.seen_at += fact.by
 
 
 @folds(facts.LogTruncated)
