@@ -22,7 +22,7 @@ from bailiff_node_agent.settings import NodeDeclaration
 
 GIB = 1 << 30
 SECOND = 1_000_000
-MOST_JOBS = 18
+MOST_JOBS = 24
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def some_policy(random: Random) -> Policy:
 def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
     """Jobs, and what else comes in, in order of time."""
     posts: list[Post] = []
-    rush = random.choice([0.3, 1.0])
-    for number in range(random.choice([4, 8, 12, MOST_JOBS])):
+    rush = random.choice([0.2, 0.5, 1.0])
+    for number in range(random.choice([6, 12, 18, MOST_JOBS])):
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
         submit = SubmitJob(demand=_demand(random, job, nodes), spec=_spec(random, number))
@@ -114,14 +114,14 @@ def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand
     most = max((int(node.gpus.partition("x")[0]) for node in nodes), default=0)
     groups = []
     for _ in range(random.choice([1, 1, 1, 2])):
-        gpus = random.choice([0, 1, 1, 2, most])
+        gpus = random.choice([0, 1, 1, 2, most // 2, most])
         groups.append(
             TaskGroup(
                 count=random.choice([1, 1, 1, 2, 3] if gpus < 2 else [1, 1, 1, 1, 2]),
                 gpu_milli=1000 * min(gpus, most if random.randrange(20) else 9),
                 cpu_milli=random.choice([0, 500, 1000, 3000]),
-                memory_bytes=random.choice([0, 1, 8]) * GIB,
-                gpu_models=random.choice([(), (), (), ("H100-80GB",)]),
+                memory_bytes=random.choice([0, 1, 1, 8]) * GIB,
+                gpu_models=random.choice([(), (), (), (), (), (), ("H100-80GB",)]),
             )
         )
     return JobDemand(
@@ -137,7 +137,7 @@ def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand
 
 def _spec(random: Random, number: int = 0) -> JobSpec:
     env = {
-        "BAILIFF_SIM_RUN_FOR": str(random.choice([0, 0.5, 3, 8, 20, 40])),
+        "BAILIFF_SIM_RUN_FOR": str(random.choice([0, 0.5, 5, 15, 30, 60])),
         "BAILIFF_SIM_ON_TERM": random.choice(["exit", "exit", "ignore", "exit:0:0.5", "exit:85:1", "exit:3:2", "exit:143:0.2"]),
         "BAILIFF_SIM_ON_NOTICE": random.choice(["ignore", "ignore", "exit", "exit:85:1.5", "exit:0:1"]),
     }

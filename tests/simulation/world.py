@@ -51,9 +51,9 @@ from .work import clean_up, client, some_nodes, some_policy, some_wishes
 
 DOMAIN = "pool-a"
 START = 1_800_000_000_000_000  # µs UTC
-LENGTH = 60.0  # so long people ask and things go wrong
+LENGTH = 45.0  # so long people ask and things go wrong
 PATIENCE = 300.0  # and so long everything may take to come to rest
-SETTLED_FOR = 3.0
+SETTLED_FOR = 2.0
 
 
 @dataclass
@@ -83,10 +83,14 @@ class WatchedCluster(MemoryCluster):
     """Tells the witness of every message in the moment in which it is stored."""
 
     witness: Witness
+    in_mid_turn: Callable[[], None] | None = None
 
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         message = super().store(topic, partition, key, headers, value)
         self.witness.stored(message)
+        if topic == topics.AUDIT.name and self.witness.pool.turn_open and self.in_mid_turn is not None:
+            act, self.in_mid_turn = self.in_mid_turn, None
+            act()
         return message
 
 
@@ -288,17 +292,11 @@ class World:
         target, seconds = event.target, event.seconds
         match event.kind:
             case "kill":
-                if self.processes[target].state != "killed":
-                    self.kill(target)
-                    await asyncio.sleep(seconds)
-                    self._restart(target)
+                await self._kill(target, seconds)
             case "pause":
-                process = self.processes[target]
-                if process.state == "running":
-                    process.pause()
-                    await asyncio.sleep(seconds)
-                    self.witness.tell(f"*** {target} goes on")
-                    process.resume()
+                await self._pause(target, seconds)
+            case "kill-mid-turn" | "pause-mid-turn":
+                await self._mid_turn(event)
             case "host-crash":
                 agent = f"agent-{target}"
                 if self.processes[agent].state != "killed":
@@ -313,6 +311,33 @@ class World:
                 self.weather.cut -= cut
             case "task-dies":
                 self.machines[target].fail_one(self.random)
+
+    async def _mid_turn(self, event: Event) -> None:
+        """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""
+        moment = asyncio.Event()
+        self.cluster.in_mid_turn = moment.set
+        try:
+            await asyncio.wait_for(moment.wait(), 20.0)
+        except TimeoutError:
+            self.cluster.in_mid_turn = None
+            return
+        strike = self._kill if event.kind.startswith("kill") else self._pause
+        writers = [name for name in self.replicas if name.startswith("admission")]
+        await asyncio.gather(*(strike(name, event.seconds) for name in writers))
+
+    async def _kill(self, name: str, seconds: float) -> None:
+        if self.processes[name].state != "killed":
+            self.kill(name)
+            await asyncio.sleep(seconds)
+            self._restart(name)
+
+    async def _pause(self, name: str, seconds: float) -> None:
+        process = self.processes[name]
+        if process.state == "running":
+            process.pause()
+            await asyncio.sleep(seconds)
+            self.witness.tell(f"*** {name} goes on")
+            process.resume()
 
     def _restart(self, name: str) -> None:
         self.witness.tell(f"*** {name} starts again")

@@ -76,7 +76,7 @@ class AdmissionService:
             largest_turn=self._settings.largest_turn,
             unsigned=self._settings.unsigned,
             clock_tolerance=int(self._settings.clock_tolerance_s * 1_000_000),
-            rejected_lately=tuple(self._rejected[view.domain]),
+            rejected_lately=self._rejected[view.domain],  # it grows while the writer begins
         )
         try:
             await writer.run()

@@ -57,6 +57,7 @@ from .specs import JobSpecs
 from .suspects import Suspects, place
 
 LONGEST_WAIT = 0.2
+LETTER_WAIT = 10.0  # a first read from the broker takes its time, and nobody asks for a letter twice
 CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
@@ -360,12 +361,12 @@ class Writer:
 
     async def _send_late_letters(self) -> None:
         """Dead letters of the newest rejections once more: the last writer may have died before it sent them."""
-        for entry in self._rejected_lately:
+        for entry in list(self._rejected_lately):
             data = entry.record.data
             assert isinstance(data, InputRejected)
             reader = await self._view.bus.reader([(data.topic, data.partition, data.offset)])
             try:
-                found = await reader.read(1, LONGEST_WAIT)
+                found = await reader.read(1, LETTER_WAIT)
             except OffsetGone:
                 found = []
             finally:
