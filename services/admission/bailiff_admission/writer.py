@@ -418,7 +418,10 @@ class Writer:
                     self._specs_missed.add(job.id)
                     await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
                 continue
-            await self._outbox.command(start_command(pool, job, node, tasks, stored.spec))
+            try:
+                await self._outbox.command(start_command(pool, job, node, tasks, stored.spec))
+            except ValueError as error:
+                await self._outbox.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
         boot = self._ambient.boot()
         if self._reading.orphans and boot - self._orphans_told >= AGAIN_AFTER:
             self._orphans_told = boot

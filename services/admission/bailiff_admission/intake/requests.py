@@ -30,6 +30,7 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.payload import Fact
 
 from .rejected import Rejected
+from .start_size import too_large_to_start
 
 OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
 
@@ -68,7 +69,7 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
     match asked.body:
         case SubmitJob() as submit:
-            return _submitted(pool, request, asked.actor, submit.demand, spec_digest)
+            return _submitted(pool, request, asked.actor, submit, spec_digest)
         case CancelJob() as cancel:
             return _cancelled(pool, request, cancel)
         case ApplyPolicy() as apply:
@@ -86,7 +87,8 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
 
 
-def _submitted(pool: Pool, request: RequestId, actor: str, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
+def _submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
+    demand = submit.demand
     job = demand.job
     if job in pool.jobs:
         return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
@@ -106,6 +108,9 @@ def _submitted(pool: Pool, request: RequestId, actor: str, demand: JobDemand, sp
         obstacle = could_ever_fit(pool, demand)
         if obstacle is not None:
             return Rejected("never-fits", obstacle, job)
+    too_large = too_large_to_start(pool, demand, submit.spec)
+    if too_large is not None:
+        return Rejected("too-large", too_large, job)
     return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
 
 
