@@ -21,3 +21,6 @@ class Ambient:
     wall: Callable[[], int] = _wall
     boot: Callable[[], int] = _boot
     fresh: Callable[[], bytes] = lambda: secrets.token_bytes(16)
+
+
+REAL = Ambient()

@@ -9,12 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from . import topics
+from .ambient import REAL, Ambient
+from .envelope import wrap
 from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
+from .messages import Alarm
 from .metrics import Metrics
 from .port import Bus, OffsetGone
+from .runtime import ExitCode, MustStop
 from .settings import PoolDeclaration, ServiceSettings, read_pools
-from .view import DomainView
+from .view import DomainView, StateDiverged
 
 OpenView = Callable[[PoolDeclaration], Awaitable[DomainView]]
 Work = Callable[[DomainView], Awaitable[None]]
@@ -37,17 +41,23 @@ class Domains:
         pools: tuple[PoolDeclaration, ...],
         open_view: OpenView,
         work: Work,
+        ambient: Ambient = REAL,
     ) -> None:
-        self._bus, self._group, self._instance = bus, group, instance
+        self._bus, self._group, self._instance, self._ambient = bus, group, instance, ambient
         self._pools, self._open_view, self._work = pools, open_view, work
         self._states: dict[str, str | None] = {pool.name: "its log is being read" for pool in pools}
+        self._views: dict[str, DomainView] = {}
         self._owned: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
         self._log = logger()
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Per domain: None once its log was read to the end."""
-        return dict(self._states)
+        """Per domain: None once its log has begun and was read to the end."""
+        return {name: state or self._not_begun(name) for name, state in self._states.items()}
+
+    def _not_begun(self, name: str) -> str | None:
+        view = self._views.get(name)
+        return "its log has not begun" if view is None or view.pool.seq < 0 else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
@@ -79,7 +89,7 @@ class Domains:
 
     async def _tend(self, pool: PoolDeclaration) -> None:
         while True:
-            view = await self._open_view(pool)
+            view = self._views[pool.name] = await self._open_view(pool)
             try:
                 await view.open()
                 await view.catch_up()
@@ -90,10 +100,23 @@ class Domains:
             except (SteppedDown, OutcomeUnknown) as reason:
                 self._log.warning("stepped down", domain=pool.name, reason=str(reason))
                 await asyncio.sleep(PAUSE_AFTER_STEPPING_DOWN)
+            except StateDiverged as diverged:
+                await self._alarm(pool.name, "state-diverged", str(diverged))
+                raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
             except OffsetGone as gone:
                 self._log.error("the log ends before what was read of it; reading what is left", domain=pool.name, why=str(gone))
             finally:
                 await view.close()
+
+    async def _alarm(self, domain: str, code: str, text: str) -> None:
+        alarm = Alarm(severity="critical", code=code, text=text)
+        at = self._ambient.wall()
+        headers, value = wrap(alarm, source=f"/bailiff/{domain}/{self._group}", id=f"{code}/{at}", domain=domain, time_us=at)
+        producer = await self._bus.producer()
+        try:
+            await (await producer.send(topics.ALARMS.name, value, key=domain.encode(), headers=headers))
+        finally:
+            await producer.close(1.0)
 
     async def _stand_by(self, view: DomainView, partition: int) -> None:
         while partition not in self._owned:
@@ -121,6 +144,19 @@ class Domains:
         changed.set()
 
 
+async def check_topics(bus: Bus) -> None:
+    """Refuse to run where the audit topic's settings could lose, cut or reorder the log. Raises `MustStop`."""
+    try:
+        found = await bus.topic_settings(topics.AUDIT.name)
+        faults = topics.check_audit_settings(found, int(found["brokers"]))
+    except KeyError:
+        raise MustStop(
+            ExitCode.KAFKA_SETTINGS, f"there is no topic {topics.AUDIT.name}: run `bailiff topics create` first"
+        ) from None
+    if faults:
+        raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
+
+
 class FollowingService:
     """A service that follows every declared domain and runs `work` on those that its group gives to this replica."""
 
@@ -130,12 +166,13 @@ class FollowingService:
         self._domains = Domains(bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has been read to its end."""
+        """Ready when every domain's log has begun and was read to its end."""
         return self._domains.readiness()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
         try:
+            await check_topics(self._bus)
             await self._domains.run(stop)
         finally:
             await self._bus.close()

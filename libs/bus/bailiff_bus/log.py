@@ -73,7 +73,15 @@ class AuditReader:
 
     topic = AUDIT.name
 
-    def __init__(self, bus: Bus, domain: str, partition: int, head: ChainHead | None = None, offset: int = 0) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        domain: str,
+        partition: int,
+        head: ChainHead | None = None,
+        offset: int = 0,
+        on_orphan: Callable[[Orphan], None] = lambda _: None,
+    ) -> None:
         self.bus = bus
         self.domain = domain
         self.partition = partition
@@ -81,6 +89,7 @@ class AuditReader:
         self.offset = offset
         self.orphans = 0
         self.latest_orphans: deque[Orphan] = deque(maxlen=ORPHANS_KEPT)
+        self._on_orphan = on_orphan
         self._counted_to = offset
         self._reader: Reader | None = None
 
@@ -148,6 +157,7 @@ class AuditReader:
                 self.orphans += 1
                 self.latest_orphans.append(orphan)
                 self._counted_to = message.offset + 1
+                self._on_orphan(orphan)
             return orphan
         entry = Entry(decode(wire), wire, message.offset, message.time, head.hash)
         self.head = head

@@ -53,6 +53,7 @@ class Metrics:
         self.lag = self._gauge(LAG)
         self.records_folded = self._counter(RECORDS_FOLDED)
         self.orphans = self._counter(ORPHANS)
+        self._orphans_to: dict[str, int] = {}
         self.records_appended = self._counter(RECORDS_APPENDED)
         self.turn_seconds = Histogram(
             TURN_SECONDS.name, TURN_SECONDS.help, TURN_SECONDS.labels, registry=self.registry, buckets=TURN_BUCKETS
@@ -65,6 +66,14 @@ class Metrics:
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
         self.engine_info = self._gauge(ENGINE_INFO)
+
+    def count_orphan(self, domain: str, offset: int) -> bool:
+        """Count the orphan at this offset, once in the life of the process: a log may be folded again and again."""
+        if offset <= self._orphans_to.get(domain, -1):
+            return False
+        self._orphans_to[domain] = offset
+        self.orphans.labels(domain).inc()
+        return True
 
     def text(self) -> bytes:
         """All of them in Prometheus' text form."""

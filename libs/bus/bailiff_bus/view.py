@@ -18,7 +18,7 @@ from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
 
-from .log import AuditReader, Entry
+from .log import AuditReader, Entry, Orphan
 from .logs import logger
 from .metrics import Metrics
 from .port import Bus, OffsetGone
@@ -50,7 +50,7 @@ class DomainView:
         self.bus, self.domain, self.partition, self.metrics = bus, domain, partition, metrics
         self.observe = observe
         self.pool = Pool()
-        self.reader = AuditReader(bus, domain, partition)
+        self.reader = AuditReader(bus, domain, partition, on_orphan=self._orphan)
         self._snapshots = snapshots
         self._log = logger(domain=domain)
         self._restored = False
@@ -67,7 +67,7 @@ class DomainView:
         if restored is not None:
             self.pool, head, offset = restored
             self._restored, self._restored_digest = True, state_digest(self.pool)
-            self.reader = AuditReader(self.bus, self.domain, self.partition, head=head, offset=offset)
+            self.reader = AuditReader(self.bus, self.domain, self.partition, head, offset, self._orphan)
 
     async def advance(self, wait: float) -> Sequence[Entry]:
         """Read and fold what is there; waits up to `wait` seconds for something. Raises `StateDiverged`."""
@@ -86,7 +86,7 @@ class DomainView:
             self._restored, self._restored_digest = False, None
             await self.reader.close()
             self.pool = Pool()
-            self.reader = AuditReader(self.bus, self.domain, self.partition)
+            self.reader = AuditReader(self.bus, self.domain, self.partition, on_orphan=self._orphan)
             await self.reader.catch_up(self.take)
 
     async def take(self, entries: Sequence[Entry]) -> None:
@@ -100,6 +100,10 @@ class DomainView:
     async def close(self) -> None:
         """Let go of the reader."""
         await self.reader.close()
+
+    def _orphan(self, orphan: Orphan) -> None:
+        if self.metrics.count_orphan(self.domain, orphan.offset):
+            self._log.warning("a record that does not continue the log was skipped", offset=orphan.offset, why=orphan.reason)
 
     def _fold(self, entry: Entry) -> None:
         if self._restored_digest is not None and not self._confirms(entry):

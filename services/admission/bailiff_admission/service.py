@@ -8,19 +8,18 @@ from collections.abc import Mapping
 import yaml
 from pydantic import ValidationError
 
-from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import Domains
+from bailiff_bus.domains import Domains, check_topics
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import PoolDeclaration, SettingsError, read_pools
 from bailiff_bus.view import DomainView
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
 
+from .intake.requests import unsupported_policy
 from .settings import AdmissionSettings
 from .suspects import Suspects, TurnFailed
 from .writer import Writer
@@ -43,7 +42,7 @@ class AdmissionService:
         self._domains = Domains(bus, GROUP, settings.instance, self._pools, self._open_view, self._write)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has been read to its end."""
+        """Ready when every domain's log has begun and was read to its end."""
         return self._domains.readiness()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -75,7 +74,9 @@ class AdmissionService:
             strays=view.domain == self._pools[0].name,
             digest_every=self._settings.digest_every,
             largest_turn=self._settings.largest_turn,
-            rejected_lately=tuple(self._rejected[view.domain]),
+            unsigned=self._settings.unsigned,
+            clock_tolerance=int(self._settings.clock_tolerance_s * 1_000_000),
+            rejected_lately=self._rejected[view.domain],  # it grows while the writer begins
         )
         try:
             await writer.run()
@@ -83,24 +84,15 @@ class AdmissionService:
             logger(domain=view.domain).error("a turn failed, beginning anew", why=str(failure))
 
 
-async def check_topics(bus: Bus) -> None:
-    """Refuse to run where the audit topic's settings could lose, cut or reorder the log. Raises `MustStop`."""
-    try:
-        found = await bus.topic_settings(topics.AUDIT.name)
-        faults = topics.check_audit_settings(found, int(found["brokers"]))
-    except KeyError:
-        raise MustStop(
-            ExitCode.KAFKA_SETTINGS, f"there is no topic {topics.AUDIT.name}: run `bailiff topics create` first"
-        ) from None
-    if faults:
-        raise MustStop(ExitCode.KAFKA_SETTINGS, "; ".join(faults))
-
-
 def first_policy(settings: AdmissionSettings) -> Policy:
     """The policy that a new domain begins with. Raises `SettingsError` where its file does not hold one."""
     if settings.policy is None:
         return DEFAULT_POLICY
     try:
-        return Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
+        policy = Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, ValidationError, TypeError) as error:
         raise SettingsError([f"{settings.policy}: not a policy: {error}"]) from None
+    missing = unsupported_policy(policy)
+    if missing is not None:
+        raise SettingsError([f"{settings.policy}: {missing}"])
+    return policy

@@ -41,12 +41,14 @@ from bailiff_core.records.facts import DeviceFacts
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
-from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction
+from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .environment import SecretMissing, environment
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
+LEASE_UNTIL_TOLD = 600_000_000
+TERMINATED = "terminated"  # on disk only: TERM has really been sent
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 
 
@@ -72,6 +74,7 @@ class Machine:
     node: NodeDeclaration
     inventory: DeviceInventory
     runtimes: dict[str, Runtime]
+    storage: Storage
     fences: Fences
     reports: Reports
     evictions: Evictions
@@ -88,7 +91,7 @@ class Agent:
     def __init__(self, machine: Machine, ambient: Ambient, metrics: Metrics, has_reports: Callable[[], None]) -> None:
         self.machine, self._ambient, self._metrics = machine, ambient, metrics
         self._has_reports = has_reports
-        self.lease = 600_000_000
+        self.lease = int(machine.storage.read("lease") or LEASE_UNTIL_TOLD)
         self._held: dict[TaskKey, Held] = {}
         self._baseline: dict[str, int] = {}
         self._jobs: set[asyncio.Task[None]] = set()
@@ -254,7 +257,9 @@ class Agent:
             return
         match command:
             case Fence():
-                self.lease = command.lease
+                if command.lease != self.lease:
+                    self.lease = command.lease
+                    machine.storage.replace("lease", str(command.lease).encode())
             case SendInventory():
                 self.announce()
             case StartTask():
@@ -275,17 +280,20 @@ class Agent:
         return verdict
 
     async def _start(self, command: StartTask) -> None:
+        """All tasks of the command under one fence: once it was looked at, no repeat of it starts anything more."""
+        verdict = self._verdict(command, tuple(device for task in command.tasks for device in task.devices))
+        if verdict == "stale":
+            return
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
+            if verdict == "same":
+                self._answer_again(key)
+                continue
             busy = self._busy(key, task.devices)
             if busy is not None:
                 self._tell(key, TaskNotStarted, reason=busy)
-                continue
-            verdict = self._verdict(command, task.devices)
-            if verdict == "new":
+            else:
                 await self._launch(command, task, key)
-            elif verdict == "same":
-                self._answer_again(key)
 
     def _busy(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
         for held in self._held.values():
@@ -345,7 +353,7 @@ class Agent:
             elif self.machine.evictions.get(str(key)) is None:
                 self._begin_eviction(held, command.grace, {"reason": command.cause, "for": command.for_job or ""})
             else:
-                for stage in sorted(held.stages):
+                for stage in sorted(held.stages - {TERMINATED}):
                     self._tell(key, EvictionStageReached, stage=stage)
 
     def _begin_eviction(self, held: Held, grace: int, detail: dict[str, str]) -> None:
@@ -383,7 +391,10 @@ class Agent:
                 self._stage(held, eviction, "noticed")
                 # Said before it is done: the exit that follows must not be read before its cause.
                 self._stage(held, eviction, "term_sent")
+            if TERMINATED not in held.stages:
+                # Noted after it is done: an agent that dies in between says TERM twice rather than never.
                 await runtime.terminate(held.key, grace_s)
+                self._note(held, eviction, TERMINATED)
             await self._sleep_until(eviction.kill_boottime_us)
             if held.state == "running":
                 self._stage(held, eviction, "kill_sent")
@@ -394,11 +405,14 @@ class Agent:
     def _stage(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         if stage in held.stages:
             return
+        self._note(held, eviction, stage)
+        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
+        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
+
+    def _note(self, held: Held, eviction: RunningEviction, stage: str) -> None:
         held.stages.add(stage)
         if self.machine.evictions.get(eviction.key) is not None:
             self.machine.evictions.reached(eviction.key, stage)
-        after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
-        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
 
     async def _sleep_until(self, boot: int) -> None:
         """On the boot-time clock, which counts suspended time; the event loop's may not."""
@@ -461,7 +475,7 @@ def read_report(kept: bytes) -> ReportBody:
 
 
 def _stages_until(stage: str) -> tuple[str, ...]:
-    order = ("noticed", "term_sent", "kill_sent")
+    order = ("noticed", "term_sent", TERMINATED, "kill_sent")
     return order[: order.index(stage) + 1] if stage in order else ()
 
 

@@ -99,7 +99,7 @@ def back_to_queue(pool: Pool, job: Job) -> None:
         for victim in plan.victims if plan else []:
             pool.touched[victim] = None
         job.plan = None
-    job.reserved_until = job.start_seq = None
+    job.reserved_until = job.start_seq = job.last_start = None
     pool.touched[job.id] = None
     pool.room_grew = True
     set_phase(pool, job, "pending")

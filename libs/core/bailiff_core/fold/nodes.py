@@ -45,6 +45,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
         devices=devices,
         labels=dict(fact.labels),
         last_report=fact.report,
+        lease=pool.rules.nodes.lease,
     )
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved

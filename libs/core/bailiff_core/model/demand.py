@@ -13,7 +13,7 @@ class TaskGroup(Document):
     `gpu_share_milli` and `gpu_share_bytes` ask for a part of each of `gpu_devices` devices instead of whole ones.
     """
 
-    count: Annotated[Integer, Field(ge=1, le=100_000)] = 1
+    count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
     gpu_milli: Count = 0
     cpu_milli: Count = 0
     memory_bytes: Count = 0
@@ -68,8 +68,8 @@ class JobDemand(Document):
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":
         total = sum(group.count for group in self.tasks)
-        if total > 100_000:
-            raise ValueError(f"a job holds at most 100000 tasks, this one {total}")
+        if total > 10_000:
+            raise ValueError(f"a job holds at most 10000 tasks, this one {total}")
         if self.min_tasks is not None and self.min_tasks > total:
             raise ValueError(f"min_tasks is {self.min_tasks}, but the job has only {total} tasks")
         return self

@@ -58,11 +58,16 @@ class RetentionRules(Document):
 
 
 class IdentityRules(Document):
-    """Which proofs of identity a request needs. `none`: anybody who can write to the topic may ask."""
+    """Which proofs of identity a request needs. `none`: anybody who can write to the topic may ask.
+
+    keys: who holds a public key, by key id. operators: who may ask for what concerns the whole pool; empty: anybody.
+    class_users: who may submit to a priority class; a class not named is open to all.
+    """
 
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
     keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
+    class_users: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
 class Policy(Document):

@@ -6,7 +6,8 @@ from .pool import Job, Node, Room
 def idle_now(node: Node) -> Room:
     """What a task may start on at once: not held, not promised.
 
-    A promise first draws on room that is on its way out, so only what it needs beyond that is kept back.
+    A promise first draws on room that is on its way out, so only what it needs beyond that is kept back. Where more
+    is promised than will ever come free (an eviction got stuck), nothing is idle: the promise is about to be dropped.
     """
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
     return Room(

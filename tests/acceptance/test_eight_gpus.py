@@ -1,0 +1,244 @@
+"""The story that Bailiff is for, and what people meet beside it. Real Kafka, real services, jobs that are processes."""
+
+import json
+import signal
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records.decisions import (
+    EvictionWithdrawn,
+    JobPlaced,
+    JobRequeued,
+    JobStartOrdered,
+    JobWaits,
+    PreemptionDecided,
+    PreemptionRefused,
+    PreemptionRequested,
+)
+from bailiff_core.records.facts import (
+    EvictionBegun,
+    EvictionStaged,
+    InputRejected,
+    NodeJoined,
+    ProposalReceived,
+    TaskExited,
+    TaskReleased,
+    TaskSpared,
+    TaskStarted,
+)
+from tests.system import GIB, System, Watch
+
+SECRET = "hunter2-but-longer-than-that"  # noqa: S105 - the point of the story is that nobody finds it
+SECRET_FLAG = "--token=correct-horse-battery"  # noqa: S105
+
+
+async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        # Eight GPUs, all of them busy with training.
+        training = [f"story-train-{n}" for n in range(8)]
+        for name in training:
+            await pool.submit(name, pool.training(before=f": {SECRET_FLAG};"), gpus=1, env={"API_KEY": SECRET})
+        await pool.until_running(*training)
+        for name in training:
+            await pool.noted(name, attempt=1)
+
+        # An urgent job needs four of them.
+        await pool.submit("story-serve", pool.until_told(), gpus=4, kind="inference", env={"API_KEY": SECRET})
+        request = await pool.record(PreemptionRequested, job="story-serve")
+        assert request.verb == "preempt"
+        await pool.record(ProposalReceived, number=request.selection)
+
+        # The fewest victims that will do, each named with its reason and what it loses.
+        decided = next(each for each in [await pool.record(PreemptionDecided)] if each.asker.job == "story-serve")
+        victims = [choice.job for choice in decided.victims]
+        assert len(victims) == len(set(victims)) == 4
+        assert set(victims) <= set(training)
+        assert all(choice.gpus == 1 and choice.priority == 50 for choice in decided.victims)
+        assert decided.explanation.proven
+
+        # They are told, they leave, their devices are seen free, and only then does the urgent job start.
+        for victim in victims:
+            await pool.record(EvictionBegun, job=victim)
+            await pool.record(EvictionStaged, job=victim, stage="noticed")
+            await pool.record(EvictionStaged, job=victim, stage="term_sent")
+            await pool.record(TaskExited, job=victim)
+            released = await pool.record(TaskReleased, job=victim)
+            assert all(reading.processes == 0 for reading in released.after)
+            assert (await pool.record(JobRequeued, job=victim)).outcome == "preempted-unclean"
+        await pool.until_running("story-serve")
+        assert seq_of(pool, JobStartOrdered, job="story-serve") > max(seq_of(pool, TaskReleased, job=name) for name in victims)
+        assert not pool.facts(JobPlaced, job=victims[0], attempt=2), "a victim came back before there was room"
+
+        # Those who need not leave never notice.
+        spared = sorted(set(training) - set(victims))
+        assert pool.running(*spared)
+
+        # It ends, and the victims come back by themselves.
+        pool.tell("story-serve")
+        await pool.until_ended("story-serve")
+        await pool.until_running(*training)
+        for name in victims:
+            await pool.noted(name, attempt=2)
+        assert [pool.job(name).attempt for name in victims] == [2] * 4
+        assert [pool.job(name).attempt for name in spared] == [1] * 4
+        pool.assert_started_once(*training, "story-serve")
+
+        # Anyone can check all of it, and nothing private is in it.
+        replay = await pool.verify()
+        assert replay.decisions > 0
+        messages = await pool.raw()
+        everything = b"".join(part for each in messages for part in (each.value, *(value for _, value in each.headers)))
+        assert len(messages) == len(pool.entries)
+        assert b"story-serve" in everything
+        for private in (SECRET, SECRET_FLAG, "API_KEY", str(system.marks), "sleep"):
+            assert private.encode() not in everything, f"{private} is in the audit log"
+
+
+async def test_a_gang_over_two_machines_displaces_what_it_must(system: System) -> None:
+    async with system.watch("pool-b") as pool:
+        await pool.submit("gang-small", gpus=2)
+        await pool.submit("gang-train", gpus=4)
+        await pool.until_running("gang-small", "gang-train")
+
+        # Two tasks of four GPUs: one on each machine, and both or none.
+        await pool.submit("gang-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
+        decided = await pool.record(PreemptionDecided)
+        assert sorted(choice.job for choice in decided.victims) == ["gang-small", "gang-train"]
+        await pool.until_running("gang-urgent")
+        await pool.noted("gang-urgent", attempt=1, tasks=2)
+        assert sorted(task.node for task in pool.job("gang-urgent").tasks) == [0, 1]
+        starts = [entry.record.turn for entry in pool.entries if isinstance(entry.record.data, TaskStarted)]
+        assert starts
+
+        pool.tell("gang-urgent")
+        await pool.until_ended("gang-urgent")
+        await pool.until_running("gang-small", "gang-train")
+        pool.assert_started_once("gang-urgent", "gang-small", "gang-train")
+        await pool.verify()
+
+
+async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
+        await pool.submit("deaf-train", deaf, gpus=8, grace_s=1)
+        await pool.until_running("deaf-train")
+        await pool.noted("deaf-train", attempt=1)
+        await pool.submit("deaf-urgent", pool.until_told(), gpus=1, kind="inference")
+        killed = await pool.record(EvictionStaged, job="deaf-train", stage="kill_sent")
+        assert killed.after >= 1_000_000, "the grace was cut short"
+        assert (await pool.record(TaskExited, job="deaf-train")).exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        assert (await pool.record(JobRequeued, job="deaf-train")).outcome == "preempted-unclean"
+        await pool.until_running("deaf-urgent")
+        await pool.verify()
+
+
+async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System) -> None:
+    async with battered.watch("pool-a") as pool:
+        await pool.submit("mercy-1", gpus=4)
+        await pool.submit("mercy-2", gpus=4)
+        await pool.until_running("mercy-1", "mercy-2")
+        battered.kill("eviction-executor")
+        await pool.submit("mercy-urgent", pool.until_told(), gpus=8, kind="inference")
+        decided = await pool.record(PreemptionDecided)
+        assert len(decided.victims) == 2
+
+        await pool.cancel("mercy-urgent")
+        for name in ("mercy-1", "mercy-2"):
+            assert not (await pool.record(EvictionWithdrawn, job=name)).told
+        await pool.until_ended("mercy-urgent", "cancelled")
+        battered.start_service("eviction-executor")
+        await pool.until_running("mercy-1", "mercy-2")
+        assert not pool.facts(EvictionBegun, job="mercy-1")
+        assert pool.job("mercy-1").attempt == pool.job("mercy-2").attempt == 1
+        await pool.verify()
+
+
+async def test_cancelled_while_victims_leave_those_not_reached_are_spared(battered: System) -> None:
+    async with battered.watch("pool-b") as pool:
+        await pool.submit("late-near", gpus=4, tasks=1)
+        await pool.until_running("late-near")
+        await pool.submit("late-far", gpus=4, tasks=1)
+        await pool.until_running("late-far")
+        where = {pool.pool.nodes[pool.job(name).tasks[0].node].name: name for name in ("late-near", "late-far")}
+        reached, unreached = where["node-2"], where["node-3"]
+
+        # The second machine's agent is deaf just now: its victim is told, and does not hear of it.
+        battered.signal("node-agent-2", signal.SIGSTOP)
+        await pool.submit("late-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
+        await pool.record(EvictionBegun, job=unreached)
+        await pool.record(TaskReleased, job=reached)
+
+        await pool.cancel("late-urgent")
+        assert (await pool.record(EvictionWithdrawn, job=unreached)).told
+        joined = len(pool.facts(NodeJoined, node="node-3"))
+        battered.kill_and_restart("node-agent-2")
+        await pool.until("the agent is back", lambda _: len(pool.facts(NodeJoined, node="node-3")) > joined)
+        await pool.record(TaskSpared, job=unreached)
+        await pool.until_running(reached, unreached)
+        assert (pool.job(reached).attempt, pool.job(unreached).attempt) == (2, 1)
+        await pool.noted(reached, attempt=2)
+        pool.assert_started_once(reached, unreached)
+        await pool.verify()
+
+
+async def test_a_job_without_gpus_runs_beside_a_full_machine(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        await pool.submit("cpu-train", gpus=8)
+        await pool.until_running("cpu-train")
+        await pool.submit("cpu-only", pool.until_told(), gpus=0, tasks=3)
+        await pool.until_running("cpu-only")
+        await pool.noted("cpu-only", attempt=1, tasks=3)
+        pool.tell("cpu-only")
+        await pool.until_ended("cpu-only")
+        assert pool.running("cpu-train")
+        assert not pool.facts(PreemptionRequested, job="cpu-only")
+        pool.assert_started_once("cpu-only")
+        await pool.verify()
+
+
+async def test_a_class_that_may_not_preempt_waits_its_turn(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        await pool.submit("turn-train", pool.until_told(), gpus=8)
+        await pool.until_running("turn-train")
+        await pool.submit("turn-patient", gpus=1, kind="patient")
+        assert (await pool.record(JobWaits, job="turn-patient")).reason
+        pool.tell("turn-train")
+        await pool.until_running("turn-patient")
+        assert not pool.facts(PreemptionRequested, job="turn-patient")
+        assert pool.job("turn-train").attempt == 1
+        await pool.verify()
+
+
+async def test_a_preemption_that_no_eviction_could_serve_says_what_it_would_need(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        await pool.submit("firm-build", gpus=6, kind="build")  # may not be preempted
+        await pool.submit("firm-train", gpus=2)
+        await pool.until_running("firm-build", "firm-train")
+        await pool.submit("firm-urgent", gpus=4, kind="inference")
+        await pool.record(PreemptionRequested, job="firm-urgent")
+        refused = await pool.record(PreemptionRefused)
+        assert refused.asker.job == "firm-urgent"
+        assert refused.reason == "impossible"
+        assert refused.would_need
+        assert pool.running("firm-build", "firm-train")
+        await pool.verify()
+
+
+async def test_a_job_that_can_never_fit_is_refused_and_told_why(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        demand = JobDemand(job="never-fits", tasks=(TaskGroup(gpu_milli=16_000, cpu_milli=1000, memory_bytes=GIB),))
+        await pool.request(SubmitJob(demand=demand, spec=JobSpec(command="true")), "never-fits")
+        rejected = await pool.record(InputRejected, id="never-fits")
+        assert rejected.code == "never-fits"
+        assert "lacks 16 usable GPUs" in rejected.reason
+        assert "never-fits" not in pool.pool.jobs
+        await pool.verify()
+
+
+def seq_of(pool: Watch, kind: type, **wanted: object) -> int:
+    """Where the first such record stands."""
+    for entry in pool.entries:
+        data = entry.record.data
+        if isinstance(data, kind) and all(getattr(data, name) == value for name, value in wanted.items()):
+            return entry.record.seq
+    raise AssertionError(f"no {kind.__name__} with {json.dumps(wanted, default=str)}")

@@ -1,0 +1,151 @@
+"""SIGKILL to any service at any stage of a preemption: the story ends well, nothing is lost and nothing done twice.
+
+Each cell plays one story in the same pool, where eight training jobs run from cell to cell: an urgent job comes, four
+leave, it runs, it ends, they are back. At the stage named, as soon as the log shows it, the victims of the test are
+killed and started again.
+"""
+
+import itertools
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from bailiff_core.records.decisions import JobEnded, JobPlaced, JobStartOrdered, PreemptionDecided, PreemptionRequested
+from bailiff_core.records.facts import (
+    EvictionBegun,
+    EvictionStaged,
+    JobSubmitted,
+    ProposalReceived,
+    TaskExited,
+    TaskReleased,
+    TaskStarted,
+)
+from bailiff_core.records.payload import Payload
+from tests.system import System, Watch
+
+SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent")
+ALL = "all four"
+TRAINING = [f"kept-{n}" for n in range(8)]
+
+_stories = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Story:
+    """One urgent job, and where the log stood when it was asked for."""
+
+    urgent: str
+    began: int
+
+
+Shows = Callable[[Payload, Story], bool]
+
+
+def of_urgent(kind: type[Payload]) -> Shows:
+    return lambda data, story: isinstance(data, kind) and getattr(data, "job", "") == story.urgent
+
+
+def of_a_victim(kind: type[Payload], **wanted: object) -> Shows:
+    return lambda data, _: (
+        isinstance(data, kind)
+        and getattr(data, "job", "") in TRAINING
+        and all(getattr(data, name) == value for name, value in wanted.items())
+    )
+
+
+# Which record shows that the story has come to this stage.
+STAGES: dict[str, Shows] = {
+    "submitted": lambda data, story: isinstance(data, JobSubmitted) and data.demand.job == story.urgent,
+    "requested": of_urgent(PreemptionRequested),
+    "proposed": lambda data, _: isinstance(data, ProposalReceived),
+    "decided": lambda data, story: isinstance(data, PreemptionDecided) and data.asker.job == story.urgent,
+    "begun": of_a_victim(EvictionBegun),
+    "noticed": of_a_victim(EvictionStaged, stage="noticed"),
+    "term sent": of_a_victim(EvictionStaged, stage="term_sent"),
+    "exited": of_a_victim(TaskExited),
+    "released": of_a_victim(TaskReleased),
+    "start ordered": of_urgent(JobStartOrdered),
+    "urgent runs": of_urgent(TaskStarted),
+    "urgent exits": of_urgent(TaskExited),
+    "urgent ended": of_urgent(JobEnded),
+    "victims placed again": of_a_victim(JobPlaced),
+    "victims run again": of_a_victim(TaskStarted),
+}
+
+# One for each service where it has the most to lose, and all at once where all have.
+SAMPLE = {
+    ("admission", "decided"),
+    ("admission", "start ordered"),
+    ("victim-selection", "requested"),
+    ("eviction-executor", "begun"),
+    ("node-agent", "term sent"),
+    (ALL, "exited"),
+}
+
+CELLS = [
+    pytest.param(service, stage, id=f"{service}-{stage}", marks=() if (service, stage) in SAMPLE else pytest.mark.long)
+    for service in (*SERVICES, ALL)
+    for stage in STAGES
+]
+
+
+@pytest.mark.parametrize(("service", "stage"), CELLS)
+async def test_killed_at_any_stage_the_story_ends_well(battered: System, service: str, stage: str) -> None:
+    async with battered.watch("pool-a") as pool:
+        pool.keep(*TRAINING)
+        story = await begin(pool)
+        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.tell(story.urgent))
+        battered.kill_and_restart(*(SERVICES if service == ALL else [service]))
+        await ends_well(pool, story)
+
+
+async def begin(pool: Watch) -> Story:
+    """Eight training jobs run, and an urgent one is asked for."""
+    for name in TRAINING:
+        if name not in pool.pool.jobs:
+            await pool.submit(name)
+    await pool.until_running(*TRAINING)
+    story = Story(f"urgent-{next(_stories)}", pool.pool.seq)
+    await pool.submit(story.urgent, pool.until_told(), gpus=4, kind="inference")
+    return story
+
+
+async def until_shown(pool: Watch, shows: Shows, story: Story, when_running: Callable[[], None]) -> None:
+    """Follow the log until it shows the stage, to the record. The urgent job is let go once it runs."""
+    at = len(pool.entries)
+    told = False
+
+    def shown(_: object) -> bool:
+        nonlocal at, told
+        while at < len(pool.entries):
+            record = pool.entries[at].record
+            at += 1
+            assert record.data is not None
+            if record.seq > story.began and shows(record.data, story):
+                return True
+            if not told and of_urgent(TaskStarted)(record.data, story):
+                told = True
+                when_running()
+        return False
+
+    await pool.until("the stage is shown", shown)
+
+
+async def ends_well(pool: Watch, story: Story) -> None:
+    """The urgent job succeeds, the victims run again, each attempt ran once, and the log verifies and replays."""
+    pool.tell(story.urgent)
+    await pool.until_ended(story.urgent)
+    await pool.until_running(*TRAINING)
+    for name in TRAINING:
+        await pool.noted(name, pool.job(name).attempt)
+    pool.assert_started_once(*TRAINING, story.urgent)
+    decisions = [data for data in pool.facts(PreemptionDecided) if data.asker.job == story.urgent]
+    assert decisions, "the urgent job found room without a decision"
+    assert all(len(decision.victims) == 4 for decision in decisions[:1])
+    exits = [entry.record.data for entry in pool.entries if entry.record.seq > story.began]
+    codes = {data.job: data.exit_code for data in exits if isinstance(data, TaskExited) and data.job in TRAINING}
+    assert set(codes.values()) == {-signal.SIGTERM}, f"a victim was killed that had not been asked: {codes}"
+    assert len(pool.facts(JobEnded, job=story.urgent)) == 1
+    await pool.verify(orphans=True)

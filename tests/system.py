@@ -1,0 +1,484 @@
+"""A whole Bailiff for stories: a real Kafka, the real services as processes, jobs that are real processes.
+
+`System` owns the processes. `Watch` is one test's place at one pool: it publishes requests, follows the audit log, waits
+for what the log comes to hold, and at the end verifies and replays all of it. Nothing here sleeps to wait for an effect.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.log import AuditReader, Entry, Orphan
+from bailiff_bus.messages import CancelJob, JobSpec, MessageBody, SubmitJob
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Headers, Message, Producer, Receipt
+from bailiff_bus.view import DomainView
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import DEFAULT_POLICY, PriorityClass
+from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.records.payload import Payload
+from bailiff_core.replay import Replay
+from bailiff_devstack import free_port
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.processes import tail
+from bailiff_devstack.stack import SERVICES, Plan, Stack
+
+PATIENCE_S = 60.0
+POLL_S = 0.05
+GIB = 1 << 30
+JOB_LIVES_S = 300
+ALL_SERVICES = (*SERVICES, "node-agent-2")
+
+Some = TypeVar("Some", bound=Payload)
+
+POLICY = DEFAULT_POLICY.model_copy(
+    update={
+        # Hundreds of broken inputs come from one test, and each is to be recorded by itself.
+        "max_rejections_per_minute": 1_000_000,
+        "priority_classes": (
+            *DEFAULT_POLICY.priority_classes,
+            PriorityClass(name="patient", value=90, preemptible=True, preemption_policy="Never"),
+        ),
+    }
+)
+
+
+class System:
+    """Kafka, the four services and two machines' worth of agents, under one folder.
+
+    pool-a is one machine with eight GPUs; pool-b is two with four each, the second of which has an agent process of
+    its own, `node-agent-2`.
+    """
+
+    def __init__(self, folder: Path, *, kafka: EmbeddedKafka | None = None, env: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.broken = False
+        self.marks = folder / "marks"
+        plan = Plan(
+            pools=("pool-a", "pool-b"),
+            nodes=(
+                {"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},
+                {"name": "node-2", "domain": "pool-b", "gpus": "4xH100-80GB"},
+            ),
+            policy=folder / "policy.yaml",
+            env={"BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000", **(env or {})},
+        )
+        self._rivals: dict[str, int] = {}
+        self.stack = Stack(folder, plan, progress=print, kafka=kafka)
+
+    def start(self) -> None:
+        """All of it, until every service is ready."""
+        self.start_kafka()
+        self.start_services()
+        self.wait_ready()
+
+    def start_kafka(self) -> None:
+        """Kafka with its topics, and the files that the services read."""
+        self.marks.mkdir(parents=True)
+        (self.folder / "policy.yaml").write_text(yaml.safe_dump(POLICY.model_dump(mode="json")))
+        self.stack.start_kafka()
+
+    def start_services(self) -> None:
+        """All services. Does not wait until they are ready."""
+        for service in ALL_SERVICES:
+            self.start_service(service)
+
+    def wait_ready(self) -> None:
+        """Until every service says that it is ready."""
+        self.stack.processes.wait_ready(timeout_s=PATIENCE_S)
+
+    def start_service(self, name: str) -> None:
+        """Start this service, for the first time or again. Does not wait until it is ready."""
+        if name == "node-agent-2":
+            nodes = [{"name": "node-3", "domain": "pool-b", "gpus": "4xH100-80GB"}]
+            self.stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps(nodes)})
+        else:
+            self.stack.start_service(name)
+
+    def start_rival(self, name: str, program: str) -> None:
+        """Another admission, made by this Python program, with a name, a state folder and a port of its own."""
+        self._rivals[name] = free_port()
+        settings = self.stack.environment(name, self._rivals[name]) | self.stack.plan.env
+        settings["BAILIFF_STATE_DIR"] = str(self.folder / "rival")
+        url = f"http://127.0.0.1:{self._rivals[name]}/readyz"
+        self.stack.processes.start(name, [sys.executable, "-c", program], env=settings, ready_url=url)
+
+    def kill(self, *services: str) -> None:
+        """SIGKILL, as a crash would have it. Jobs go on."""
+        for name in services:
+            self.stack.processes.kill9(name)
+
+    def kill_and_restart(self, *services: str) -> None:
+        """All of them at once, and each started again."""
+        self.kill(*services)
+        for name in services:
+            self.start_service(name)
+
+    def signal(self, service: str, number: signal.Signals) -> None:
+        """SIGSTOP and SIGCONT."""
+        os.kill(self.stack.processes.pid(service), number)
+
+    def log_of(self, service: str) -> str:
+        """What the service has written so far."""
+        return self.stack.processes.log(service).read_text(errors="replace")
+
+    async def get(self, service: str, path: str) -> tuple[int, str]:
+        """Status and text of the service's answer over HTTP."""
+        port = self._rivals.get(service) or int(self.stack.address(service).rpartition(":")[2])
+        return await asyncio.to_thread(http_get, port, path)
+
+    async def metric(self, service: str, name: str, **labels: str) -> float:
+        """What the service's /metrics says; 0 for what it has not counted yet."""
+        _, text = await self.get(service, "/metrics")
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
+
+    @contextlib.asynccontextmanager
+    async def watch(self, pool: str) -> AsyncIterator["Watch"]:
+        """A place at this pool's log. At its end all jobs of the pool are cancelled and gone.
+
+        A story that failed leaves the system broken: the next test gets a new one.
+        """
+        bus = KafkaBus(self.stack.kafka.bootstrap)
+        try:
+            watch = Watch(self, bus, pool, await bus.producer())
+            await watch.open()
+            yield watch
+            await watch.clear()
+        except BaseException:
+            self.broken = True
+            raise
+        finally:
+            await bus.close()
+
+    def stop(self) -> None:
+        """End everything that this system started, jobs included."""
+        try:
+            self.stack.stop()
+        finally:
+            end_jobs(self.folder)
+
+
+@dataclass
+class Watch:
+    """One test at one pool. `entries` are all valid records from the first one on, as far as they were read."""
+
+    system: System
+    bus: KafkaBus
+    domain: str
+    producer: Producer
+    entries: list[Entry] = field(default_factory=list)
+    _ids: Iterator[int] = field(default_factory=itertools.count)
+    _kept: set[str] = field(default_factory=set)
+
+    async def open(self) -> None:
+        """Read the log to its end."""
+        partition = self.system.stack.plan.pools.index(self.domain)
+        self.view = DomainView(self.bus, self.domain, partition, Metrics(), observe=self.entries.append)
+        await self.view.open()
+        await self.view.catch_up()
+        nodes = {"pool-a": 1, "pool-b": 2}[self.domain]
+        await self.until("the nodes have joined", lambda pool: len(pool.nodes) == nodes)
+
+    # --- what a person would do
+
+    async def submit(
+        self, job: str, run: str = "", *, gpus: int = 1, tasks: int = 1, kind: str = "train", grace_s: float = 20, **rest: Any
+    ) -> None:
+        """Ask for this job: `tasks` tasks with so many GPUs each. run: a shell line; none trains until it is told to go."""
+        demand = {
+            "job": job,
+            "priority_class": kind,
+            "grace": int(grace_s * 1_000_000),
+            "tasks": (TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=GIB),),
+            **{name: value for name, value in rest.items() if name != "env"},
+        }
+        spec = JobSpec(command=run or self.training(), env=rest.get("env", {}))
+        await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec))
+
+    async def cancel(self, job: str) -> None:
+        """Ask for this job to be gone."""
+        await self.request(CancelJob(job=job))
+
+    async def request(self, body: MessageBody, request_id: str = "") -> Receipt:
+        """Publish a request, under an id of its own unless told otherwise."""
+        return await self.publish(topics.REQUESTS.name, body, request_id)
+
+    async def publish(self, topic: str, body: MessageBody, message_id: str = "") -> Receipt:
+        """Publish any message for this pool."""
+        fresh = f"{os.getpid()}-{time.monotonic_ns()}-{next(self._ids)}"
+        now = time.time_ns() // 1000
+        headers, value = wrap(body, source="/tests", id=message_id or fresh, domain=self.domain, time_us=now)
+        return await self.publish_raw(topic, value, headers)
+
+    async def publish_raw(self, topic: str, value: bytes, headers: Headers = ()) -> Receipt:
+        """Publish any bytes."""
+        return await (await self.producer.send(topic, value, key=self.domain.encode(), headers=headers))
+
+    def training(self, *, before: str = "", after: str = "") -> str:
+        """A shell line for a job that notes each start of an attempt and then runs until it is stopped."""
+        return f'{before} echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {after} exec sleep {JOB_LIVES_S}'
+
+    def until_told(self) -> str:
+        """A shell line for a job that notes each start of an attempt, and ends well once `tell` was called."""
+        wait = f"for i in $(seq {JOB_LIVES_S * 20}); do [ -e {self.system.marks}/$BAILIFF_JOB_ID.go ] && exit 0; sleep 0.05; done"
+        return f'echo "$BAILIFF_ATTEMPT $RANK" >> {self.system.marks}/$BAILIFF_JOB_ID; {wait}; exit 1'
+
+    def tell(self, job: str) -> None:
+        """Let a job that runs `until_told` end."""
+        (self.system.marks / f"{job}.go").touch()
+
+    def starts(self, job: str) -> Counter[tuple[int, int]]:
+        """How often each (attempt, rank) of the job was really started, by the job's own notes."""
+        path = self.system.marks / job
+        lines = path.read_text().splitlines() if path.exists() else []
+        return Counter((int(attempt), int(rank)) for attempt, rank in (line.split() for line in lines))
+
+    # --- what the log says
+
+    @property
+    def pool(self) -> Pool:
+        """The pool as the log has it so far."""
+        return self.view.pool
+
+    def job(self, name: str) -> Job:
+        """A job as the log has it so far."""
+        return self.pool.jobs[name]
+
+    def running(self, *names: str) -> bool:
+        """Whether all of these run."""
+        return all(name in self.pool.jobs and self.pool.jobs[name].phase == "running" for name in names)
+
+    def facts(self, kind: type[Some], **wanted: object) -> list[Some]:
+        """All records of this kind with these values."""
+        found = (entry.record.data for entry in self.entries)
+        return [data for data in found if isinstance(data, kind) and has(data, wanted)]
+
+    async def until(self, what: str, condition: Callable[[Pool], bool], within_s: float = PATIENCE_S) -> None:
+        """Read on until the condition holds on the folded pool. Fails with all there is to know."""
+        deadline = time.monotonic() + within_s
+        while not condition(self.pool):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {within_s:g} s in vain until {what}\n{self.report()}")
+            await self.view.advance(POLL_S)
+
+    async def record(self, kind: type[Some], *, after: int = -1, within_s: float = PATIENCE_S, **wanted: object) -> Some:
+        """The first record of this kind with these values behind the seq `after`; waits for it."""
+        at = 0
+
+        def found(_: Pool) -> bool:
+            nonlocal at
+            while at < len(self.entries):
+                record = self.entries[at].record
+                if record.seq > after and isinstance(record.data, kind) and has(record.data, wanted):
+                    return True
+                at += 1
+            return False
+
+        await self.until(f"there is a {kind.__name__} with {wanted}", found, within_s)
+        data = self.entries[at].record.data
+        assert isinstance(data, kind)
+        return data
+
+    async def until_running(self, *names: str) -> None:
+        """Read on until all of these run."""
+        await self.until(f"{', '.join(names)} run", lambda _: self.running(*names))
+
+    async def until_ended(self, name: str, phase: str = "succeeded") -> None:
+        """Read on until the job has ended, and in this way."""
+        await self.until(f"{name} has ended", lambda pool: name in pool.jobs and pool.jobs[name].phase in ENDED)
+        assert self.job(name).phase == phase, self.report()
+
+    async def noted(self, job: str, attempt: int, tasks: int = 1) -> None:
+        """Wait until all tasks of this attempt have noted their start."""
+        done = [(attempt, rank) for rank in range(tasks)]
+        await self.until(f"{job} has noted attempt {attempt}", lambda _: all(self.starts(job)[at] for at in done))
+
+    def assert_started_once(self, *jobs: str) -> None:
+        """Each attempt of these jobs that really ran did so once, and stands in the log."""
+        for name in jobs:
+            starts = self.starts(name)
+            assert set(starts.values()) <= {1}, f"{name} was started twice: {starts}\n{self.report()}"
+            latest = self.job(name).attempt
+            assert all(attempt <= latest for attempt, _ in starts), f"{name}: {starts}, the log knows {latest} attempts"
+
+    async def raw(self) -> list[Message]:
+        """Every message of the pool's partition of the audit topic, as it is."""
+        return await self.everything(topics.AUDIT.name, [self.view.partition])
+
+    async def everything(self, topic: str, partitions: Sequence[int] | None = None) -> list[Message]:
+        """Every message of a topic, as it is."""
+        spans = await self.bus.spans(topic)
+        chosen = {partition: span for partition, span in spans.items() if partitions is None or partition in partitions}
+        reader = await self.bus.reader([(topic, partition, span.begin) for partition, span in chosen.items()])
+        try:
+            found: list[Message] = []
+            while any(reader.position(topic, partition) < span.end for partition, span in chosen.items()):
+                found += await reader.read()
+            return found
+        finally:
+            await reader.close()
+
+    async def verify(self, *, orphans: bool = False) -> Replay:
+        """Read the whole partition once more: the chain holds, and every turn decided again gives the same bytes.
+
+        orphans: whether messages that do not continue the chain are to be expected.
+        """
+        reader, replay = AuditReader(self.bus, self.domain, self.view.partition), Replay()
+        try:
+            end = await reader.end()
+            while reader.offset < end:
+                for found in await reader.read_all():
+                    if isinstance(found, Orphan):
+                        assert orphans, f"an orphan nobody expected: {found}"
+                    else:
+                        replay.feed(found.record, found.wire)
+        finally:
+            await reader.close()
+        assert replay.difference is None, replay.difference
+        assert replay.pool.seq >= self.pool.seq
+        assert replay.skipped_turns == 0
+        assert replay.turns > 0
+        return replay
+
+    def keep(self, *jobs: str) -> None:
+        """Let these run on for the next test, which knows of them."""
+        self._kept.update(jobs)
+
+    async def clear(self) -> None:
+        """Cancel what is left and wait until it is gone."""
+
+        def left(pool: Pool) -> list[str]:
+            return [name for name, job in pool.jobs.items() if job.phase not in ENDED and name not in self._kept]
+
+        for name in left(self.pool):
+            await self.cancel(name)
+        await self.until("all jobs have ended", lambda pool: not left(pool))
+
+    async def until_true(self, what: str, condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
+        """Read on until something beside the log is so."""
+        deadline = time.monotonic() + within_s
+        while not await condition():
+            assert time.monotonic() < deadline, f"waited {within_s:g} s in vain until {what}\n{self.report()}"
+            await self.view.advance(POLL_S)
+
+    def report(self) -> str:
+        """What a person would want to see after a failure: jobs, the end of the log, the ends of the services' logs."""
+        jobs = [f"  {job.id}: {job.phase}, attempt {job.attempt}" for job in self.pool.jobs.values() if job.phase not in ENDED]
+        records = [
+            f"  #{entry.record.seq} {entry.record.type.split('.')[2]} {entry.wire.value.decode()[:200]}"
+            for entry in self.entries[-25:]
+        ]
+        processes = self.system.stack.processes
+        running = processes.running()
+        logs = [f"--- {name}\n{tail(processes.log(name))}" for name in running]
+        return "\n".join(["jobs:", *jobs, "log:", *records, f"running: {running}", *map(str, processes.deaths()), *logs])
+
+
+def has(data: object, wanted: Mapping[str, object]) -> bool:
+    """Whether the record's data has these values."""
+    return all(getattr(data, name) == value for name, value in wanted.items())
+
+
+def http_get(port: int, path: str) -> tuple[int, str]:
+    """One GET on this machine, past any proxy."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+# --- what jobs leave behind
+
+
+def end_jobs(folder: Path) -> None:
+    """Kill every process of a job, and every supervisor, that belongs to this folder, until none is found."""
+    deadline = time.monotonic() + PATIENCE_S
+    while found := processes_of(folder):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"jobs of {folder} do not end: {found}")
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)  # the kernel's turn; the loop asks again
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Job processes and supervisors whose control directory lies in this folder."""
+    wanted = re.compile(re.escape(str(folder).encode()) + rb"/state/")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                marks = [item for item in (entry / "environ").read_bytes().split(b"\0") if item.startswith(b"BAILIFF_CONTROL_DIR=")]
+                supervisor = b"supervisor.py" in (command := (entry / "cmdline").read_bytes()) and command
+                zombie = b") Z " in (entry / "stat").read_bytes()
+                if not zombie and wanted.search(b"".join(marks) or supervisor or b""):
+                    found.append(int(entry.name))
+    return found
+
+
+# --- fixtures
+
+
+@contextlib.contextmanager
+def systems(factory: pytest.TempPathFactory, name: str) -> Iterator[Callable[[], System]]:
+    """One system for many tests; after a story that failed, a new one."""
+    current: list[System] = []
+
+    def get() -> System:
+        if current and current[0].broken:
+            current.pop().stop()
+        if not current:
+            current.append(System(factory.mktemp(name)))
+            current[0].start()
+        return current[0]
+
+    try:
+        yield get
+    finally:
+        for each in current:
+            each.stop()
+
+
+@pytest.fixture(scope="session")
+def _calm_systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    with systems(tmp_path_factory, "calm") as get:
+        yield get
+
+
+@pytest.fixture
+def system(_calm_systems: Callable[[], System]) -> System:
+    """A running system for tests that leave every process alive and well."""
+    return _calm_systems()
+
+
+@pytest.fixture(scope="session")
+def _battered_systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    with systems(tmp_path_factory, "battered") as get:
+        yield get
+
+
+@pytest.fixture
+def battered(_battered_systems: Callable[[], System]) -> System:
+    """A running system for tests that kill and restart its processes."""
+    return _battered_systems()
