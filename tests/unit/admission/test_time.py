@@ -8,6 +8,7 @@ from tests.log_builder import NEW_YEAR, SECOND, Story, policy
 from bailiff_admission.clock import LogClock
 from bailiff_admission.liveness import Liveness
 from bailiff_bus.ambient import Ambient
+from bailiff_core.records.facts import NodeReturned
 
 TOLERANCE = 5 * SECOND
 
@@ -268,3 +269,21 @@ def test_lost_nodes_do_not_count_as_silent_ones(watch):
     pool.story.lost("n0")
     pool.silent = {"n0", "n1"}
     assert pool.seconds(31) == [("NodeUnreachable", "n1")]
+
+
+def test_an_operator_says_that_the_silence_is_real(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2", "n3"}
+    pool.seconds(1000)
+    pool.story.turn(NodeReturned(request=pool.story.request(), node="n2"))
+    assert pool.seconds(5) == [("NodeLost", "n2")]
+    assert pool.story.pool.reports_stale == ["n1", "n3"]
+    pool.story.turn(NodeReturned(request=pool.story.request()))
+    assert pool.seconds(5) == [("NodeLost", "n1"), ("NodeLost", "n3")]
+    pool.silent = set()
+    for name in ("n1", "n2", "n3"):
+        pool.story.node(name)
+    pool.seconds(5)
+    pool.silent = {"n1", "n2", "n3"}
+    assert pool.seconds(31)[-1:] == [("ReportsStale", ("n1", "n2", "n3"))]  # a new silence is in doubt again

@@ -64,8 +64,11 @@ def node_replaced(pool: Pool, fact: facts.NodeReplaced) -> None:
 
 @folds(facts.NodeReturned)
 def node_returned(pool: Pool, fact: facts.NodeReturned) -> None:
-    """Silence may be judged again."""
-    pool.reports_stale = []
+    """The silence of this node, or of all that are silent now, may be judged like that of a single one."""
+    for node in pool.nodes.values():
+        if fact.node in (None, node.name) and node.state == "unreachable":
+            node.silence_counts = True
+    pool.reports_stale = [name for name in pool.reports_stale if fact.node not in (None, name)]
     remember(pool, fact.request)
 
 
@@ -85,6 +88,7 @@ def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
 def _speaks(pool: Pool, node: str) -> None:
     """The node takes work again, and a later silence is a new one."""
     pool.room_grew = True
+    pool.nodes[pool.node_numbers[node]].silence_counts = False
     if node in pool.reports_stale:
         pool.reports_stale.remove(node)
 
