@@ -10,13 +10,20 @@ from .tasks import task_gone
 
 @folds(facts.NodeJoined)
 def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
-    """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy."""
+    """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy.
+
+    A device never seen takes the number of a missing one that nobody stands on, so that numbers stay small.
+    """
     known = pool.nodes.get(fact.number)
     devices = list(known.devices) if known is not None else []
     numbers = {device.id: device.number for device in devices}
     present = {device.id for device in fact.devices}
+    used = known.held.devices | known.reserved.devices | known.quarantined if known is not None else 0
+    vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
     for found in fact.devices:
-        number = numbers.get(found.id, len(devices))
+        number = numbers.get(found.id, -1)
+        if number < 0:
+            number = vacant.pop(0) if vacant else len(devices)
         device = Device(
             number,
             found.id,
