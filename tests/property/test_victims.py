@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.test_placement import never_overfills
 
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import OpenRequest
 from bailiff_core.placement import GangPlace, Rooms, from_shares
-from bailiff_core.model.answer import Answer
 from bailiff_core.victims import Accepted, check_answer, select_batch, select_victims
 
 SEEDS = st.integers(0, 2**48)

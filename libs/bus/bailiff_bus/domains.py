@@ -46,13 +46,18 @@ class Domains:
         self._bus, self._group, self._instance, self._ambient = bus, group, instance, ambient
         self._pools, self._open_view, self._work = pools, open_view, work
         self._states: dict[str, str | None] = {pool.name: "its log is being read" for pool in pools}
+        self._views: dict[str, DomainView] = {}
         self._owned: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
         self._log = logger()
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Per domain: None once its log was read to the end."""
-        return dict(self._states)
+        """Per domain: None once its log has begun and was read to the end."""
+        return {name: state or self._not_begun(name) for name, state in self._states.items()}
+
+    def _not_begun(self, name: str) -> str | None:
+        view = self._views.get(name)
+        return "its log has not begun" if view is None or view.pool.seq < 0 else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
@@ -84,7 +89,7 @@ class Domains:
 
     async def _tend(self, pool: PoolDeclaration) -> None:
         while True:
-            view = await self._open_view(pool)
+            view = self._views[pool.name] = await self._open_view(pool)
             try:
                 await view.open()
                 await view.catch_up()
@@ -161,7 +166,7 @@ class FollowingService:
         self._domains = Domains(bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work)
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has been read to its end."""
+        """Ready when every domain's log has begun and was read to its end."""
         return self._domains.readiness()
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -44,13 +44,13 @@ PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
 
 READ_BY = {
     "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "client", "console", "auditor", "rollup"),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "client"),
     "bailiff.job-specs": ("admission",),
     "bailiff.proposals": ("admission",),
     "bailiff.eviction-progress": ("admission",),
     "bailiff.node-commands": ("node_agent",),
-    "bailiff.node-reports": ("admission", "eviction_executor"),
-    "bailiff.job-logs": ("client", "console"),
+    "bailiff.node-reports": ("admission",),
+    "bailiff.job-logs": ("client",),
 }
 
 HEADERS = {

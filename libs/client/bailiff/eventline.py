@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.places import NodeShare, numbers
+from bailiff_core.model.places import NodeShare, numbers, ranges
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
@@ -107,7 +107,7 @@ def jobs_of(record: Record) -> set[str]:
         found.add(data.asker.job)
     if isinstance(data, decisions.PreemptionDecided):
         found.update(choice.job for choice in data.victims)
-        found.update(data.dropped)
+        found.update(data.dropped, data.spared)
     return found
 
 
@@ -159,9 +159,9 @@ def duration_text(micros: int) -> str:
         return f"{minutes}m{seconds:02}s" if seconds else f"{minutes}m"
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
-        return f"{hours}h{minutes:02}m"
+        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h"
+    return f"{days}d{hours:02}h" if hours else f"{days}d"
 
 
 def cost_text(gpu_ms: int) -> str:
@@ -186,10 +186,12 @@ def demand_text(demand: JobDemand) -> str:
 
 def places_text(pool: Pool, placement: Sequence[NodeShare]) -> str:
     """`gpu-01 [0-3], gpu-02 [0-3]` for a placement."""
-    shown = [f"{node_name(pool, share.node)}{f' [{share.devices}]' if share.devices else ''}" for share in placement[:4]]
-    if len(placement) > len(shown):
-        tasks = sum(len(numbers(share.tasks)) for share in placement)
-        shown.append(f"and {len(placement) - len(shown)} more nodes ({tasks} tasks)")
+    devices: dict[int, list[int]] = {}
+    for share in placement:
+        devices.setdefault(share.node, []).extend(numbers(share.devices))
+    shown = [f"{node_name(pool, node)}{f' [{ranges(held)}]' if held else ''}" for node, held in list(devices.items())[:4]]
+    if len(devices) > len(shown):
+        shown.append(f"and {len(devices) - len(shown)} more nodes")
     return ", ".join(shown)
 
 
@@ -217,7 +219,7 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _until(pool: Pool, moment: int | None, before: str) -> str:
+def _until(_pool: Pool, moment: int | None, before: str) -> str:
     return "" if moment is None else f"{before} {time_text(moment)[11:19]}"
 
 
@@ -225,41 +227,41 @@ def _until(pool: Pool, moment: int | None, before: str) -> str:
 
 
 @tells(facts.DomainCreated)
-def _domain_created(fact: facts.DomainCreated, pool: Pool) -> Said:
+def _domain_created(fact: facts.DomainCreated, _pool: Pool) -> Said:
     return Said("pool created", fact.domain, f"partition {fact.partition}, format {fact.format}", "good")
 
 
 @tells(facts.PolicyApplied)
-def _policy_applied(fact: facts.PolicyApplied, pool: Pool) -> Said:
+def _policy_applied(fact: facts.PolicyApplied, _pool: Pool) -> Said:
     classes = sorted(fact.policy.priority_classes, key=lambda entry: -entry.value)
     shown = " > ".join(f"{entry.name} {entry.value}" for entry in classes[:6]) + (" …" if len(classes) > 6 else "")
     return Said("policy in force", shown, f"verbs {', '.join(fact.policy.preemption.verbs)}")
 
 
 @tells(facts.WriterStarted)
-def _writer_started(fact: facts.WriterStarted, pool: Pool) -> Said:
+def _writer_started(fact: facts.WriterStarted, _pool: Pool) -> Said:
     engine = f"release {fact.release}, logic {fact.logic}, engine {fact.digest[:12]}"
     return Said("writer started", fact.writer[:8], engine, "quiet")
 
 
 @tells(facts.ClockAdvanced)
-def _clock_advanced(fact: facts.ClockAdvanced, pool: Pool) -> Said:
+def _clock_advanced(_fact: facts.ClockAdvanced, _pool: Pool) -> Said:
     return Said("clock", "", "a moment came that a rule was waiting for", "quiet")
 
 
 @tells(facts.ClockStepped)
-def _clock_stepped(fact: facts.ClockStepped, pool: Pool) -> Said:
+def _clock_stepped(fact: facts.ClockStepped, _pool: Pool) -> Said:
     way = "forward" if fact.by >= 0 else "back"
     return Said("clock stepped", "", f"the writer's clock jumped {way} by {duration_text(abs(fact.by))}; not counted", "warn")
 
 
 @tells(facts.InputsAdvanced)
-def _inputs_advanced(fact: facts.InputsAdvanced, pool: Pool) -> Said:
+def _inputs_advanced(_fact: facts.InputsAdvanced, _pool: Pool) -> Said:
     return Said("inputs read", "", "nothing in them for this pool", "quiet")
 
 
 @tells(facts.InputsLost)
-def _inputs_lost(fact: facts.InputsLost, pool: Pool) -> Said:
+def _inputs_lost(fact: facts.InputsLost, _pool: Pool) -> Said:
     where = f"{fact.topic}/{fact.partition}"
     gone = _count(fact.to_offset - fact.from_offset, "message")
     more = f"{gone} were gone before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
@@ -267,24 +269,24 @@ def _inputs_lost(fact: facts.InputsLost, pool: Pool) -> Said:
 
 
 @tells(facts.InputRejected)
-def _input_rejected(fact: facts.InputRejected, pool: Pool) -> Said:
+def _input_rejected(fact: facts.InputRejected, _pool: Pool) -> Said:
     times = f"{fact.count} inputs, the newest: " if fact.count > 1 else ""
     where = f"{fact.topic}/{fact.partition}/{fact.offset}"
     return Said("rejected", fact.job or where, f"{times}{fact.code}: {fact.reason}", "bad")
 
 
 @tells(facts.StateDigest)
-def _state_digest(fact: facts.StateDigest, pool: Pool) -> Said:
+def _state_digest(fact: facts.StateDigest, _pool: Pool) -> Said:
     return Said("state digest", fact.digest[:12], f"schema {fact.schema_version}", "quiet")
 
 
 @tells(facts.DecisionFailed)
-def _decision_failed(fact: facts.DecisionFailed, pool: Pool) -> Said:
+def _decision_failed(fact: facts.DecisionFailed, _pool: Pool) -> Said:
     return Said("decision failed", fact.job, f"held until it is cancelled: {fact.error}", "bad")
 
 
 @tells(facts.LogTruncated)
-def _log_truncated(fact: facts.LogTruncated, pool: Pool) -> Said:
+def _log_truncated(fact: facts.LogTruncated, _pool: Pool) -> Said:
     more = _joined(f"agents had obeyed up to epoch {fact.epoch} seq {fact.seq}; an operator goes on", fact.reason)
     return Said("truncation accepted", "", more, "bad")
 
@@ -300,17 +302,17 @@ def _job_submitted(fact: facts.JobSubmitted, pool: Pool) -> Said:
 
 
 @tells(facts.JobCancelled)
-def _job_cancelled(fact: facts.JobCancelled, pool: Pool) -> Said:
+def _job_cancelled(fact: facts.JobCancelled, _pool: Pool) -> Said:
     return Said("cancel asked", fact.job, fact.reason, "warn")
 
 
 @tells(facts.NodeReplaced)
-def _node_replaced(fact: facts.NodeReplaced, pool: Pool) -> Said:
+def _node_replaced(fact: facts.NodeReplaced, _pool: Pool) -> Said:
     return Said("node replaced", fact.node, f"machine {fact.machine_id} may take the name", "warn")
 
 
 @tells(facts.NodeReturned)
-def _node_returned(fact: facts.NodeReturned, pool: Pool) -> Said:
+def _node_returned(fact: facts.NodeReturned, _pool: Pool) -> Said:
     return Said("trusted again", fact.node or "all nodes", "silence is judged again", "good")
 
 
@@ -318,7 +320,7 @@ def _node_returned(fact: facts.NodeReturned, pool: Pool) -> Said:
 
 
 @tells(facts.NodeJoined)
-def _node_joined(fact: facts.NodeJoined, pool: Pool) -> Said:
+def _node_joined(fact: facts.NodeJoined, _pool: Pool) -> Said:
     models: dict[str, int] = {}
     for device in fact.devices:
         models[device.model] = models.get(device.model, 0) + 1
@@ -329,30 +331,30 @@ def _node_joined(fact: facts.NodeJoined, pool: Pool) -> Said:
 
 
 @tells(facts.NodeRefused)
-def _node_refused(fact: facts.NodeRefused, pool: Pool) -> Said:
+def _node_refused(fact: facts.NodeRefused, _pool: Pool) -> Said:
     advice = f"bailiff node replace {fact.node} {fact.machine_id}"
     return Said("node refused", fact.node, f"machine {fact.machine_id}: {fact.reason} (to allow it: {advice})", "bad")
 
 
 @tells(facts.NodeUnreachable)
-def _node_unreachable(fact: facts.NodeUnreachable, pool: Pool) -> Said:
+def _node_unreachable(fact: facts.NodeUnreachable, _pool: Pool) -> Said:
     heard = time_text(fact.last_heard)[11:19]
     return Said("node unreachable", fact.node, f"last heard {heard}; nothing new is placed there", "warn")
 
 
 @tells(facts.NodeReachable)
-def _node_reachable(fact: facts.NodeReachable, pool: Pool) -> Said:
+def _node_reachable(fact: facts.NodeReachable, _pool: Pool) -> Said:
     return Said("node reachable", fact.node, "it speaks again", "good")
 
 
 @tells(facts.NodeLost)
-def _node_lost(fact: facts.NodeLost, pool: Pool) -> Said:
+def _node_lost(fact: facts.NodeLost, _pool: Pool) -> Said:
     heard = time_text(fact.last_heard)[11:19]
     return Said("node lost", fact.node, f"last heard {heard}; its lease is over, its jobs have ended", "bad")
 
 
 @tells(facts.ReportsStale)
-def _reports_stale(fact: facts.ReportsStale, pool: Pool) -> Said:
+def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
     shown = ", ".join(fact.nodes[:5]) + (" …" if len(fact.nodes) > 5 else "")
     more = f"{shown}; none counts as lost until an operator says: bailiff node return"
     return Said("reports stale", _count(len(fact.nodes), "node"), more, "bad")
@@ -370,29 +372,29 @@ def _on(fact: facts.TaskFact, *more: str) -> str:
 
 
 @tells(facts.TaskStarted)
-def _task_started(fact: facts.TaskStarted, pool: Pool) -> Said:
+def _task_started(fact: facts.TaskStarted, _pool: Pool) -> Said:
     return Said("task started", _task(fact), _on(fact), "good")
 
 
 @tells(facts.TaskStartRefused)
-def _task_start_refused(fact: facts.TaskStartRefused, pool: Pool) -> Said:
+def _task_start_refused(fact: facts.TaskStartRefused, _pool: Pool) -> Said:
     return Said("start refused", _task(fact), _on(fact, fact.reason), "bad")
 
 
 @tells(facts.TaskExited)
-def _task_exited(fact: facts.TaskExited, pool: Pool) -> Said:
+def _task_exited(fact: facts.TaskExited, _pool: Pool) -> Said:
     how = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
     return Said("task exited", _task(fact), _on(fact, how, fact.reason), "" if fact.exit_code == 0 else "warn")
 
 
 @tells(facts.TaskReleased)
-def _task_released(fact: facts.TaskReleased, pool: Pool) -> Said:
+def _task_released(fact: facts.TaskReleased, _pool: Pool) -> Said:
     seen = f"{_count(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
     return Said("task released", _task(fact), _on(fact, seen))
 
 
 @tells(facts.TaskVanished)
-def _task_vanished(fact: facts.TaskVanished, pool: Pool) -> Said:
+def _task_vanished(fact: facts.TaskVanished, _pool: Pool) -> Said:
     return Said("task vanished", _task(fact), _on(fact, "the node does not hold it any more; its exit is unknown"), "bad")
 
 
@@ -400,18 +402,18 @@ STAGES = {"noticed": "was told", "term_sent": "was sent TERM", "kill_sent": "was
 
 
 @tells(facts.EvictionStaged)
-def _eviction_staged(fact: facts.EvictionStaged, pool: Pool) -> Said:
+def _eviction_staged(fact: facts.EvictionStaged, _pool: Pool) -> Said:
     after = f"{duration_text(fact.after)} after the notice" if fact.after else ""
     return Said("eviction", _task(fact), _joined(STAGES[fact.stage], _on(fact, after)), "evict")
 
 
 @tells(facts.TaskSpared)
-def _task_spared(fact: facts.TaskSpared, pool: Pool) -> Said:
+def _task_spared(fact: facts.TaskSpared, _pool: Pool) -> Said:
     return Said("spared", _task(fact), _on(fact, "runs on"), "good")
 
 
 @tells(facts.SpareRefused)
-def _spare_refused(fact: facts.SpareRefused, pool: Pool) -> Said:
+def _spare_refused(fact: facts.SpareRefused, _pool: Pool) -> Said:
     return Said("spare came too late", _task(fact), _on(fact, "the eviction stands"), "warn")
 
 
@@ -419,7 +421,7 @@ def _spare_refused(fact: facts.SpareRefused, pool: Pool) -> Said:
 
 
 @tells(facts.ProposalReceived)
-def _proposal_received(fact: facts.ProposalReceived, pool: Pool) -> Said:
+def _proposal_received(fact: facts.ProposalReceived, _pool: Pool) -> Said:
     found = [
         f"#{answer.request} {answer.job}: {answer.refused or f'{len(answer.victims)} to leave'}" for answer in fact.answers[:4]
     ]
@@ -429,12 +431,12 @@ def _proposal_received(fact: facts.ProposalReceived, pool: Pool) -> Said:
 
 
 @tells(facts.EvictionBegun)
-def _eviction_begun(fact: facts.EvictionBegun, pool: Pool) -> Said:
+def _eviction_begun(fact: facts.EvictionBegun, _pool: Pool) -> Said:
     return Said("eviction begins", fact.job, f"decided at #{fact.decided}; its nodes are told", "evict")
 
 
 @tells(facts.PlanGivenUp)
-def _plan_given_up(fact: facts.PlanGivenUp, pool: Pool) -> Said:
+def _plan_given_up(fact: facts.PlanGivenUp, _pool: Pool) -> Said:
     return Said("plan given up", f"plan #{fact.plan}", f"nobody needs to leave: {fact.reason}", "good")
 
 
@@ -452,7 +454,7 @@ def _job_placed(decision: decisions.JobPlaced, pool: Pool) -> Said:
 
 
 @tells(decisions.JobStartOrdered)
-def _job_start_ordered(decision: decisions.JobStartOrdered, pool: Pool) -> Said:
+def _job_start_ordered(decision: decisions.JobStartOrdered, _pool: Pool) -> Said:
     return Said("job starts", decision.job, "all of its reserved room is free", "good")
 
 
@@ -466,18 +468,18 @@ REASONS = {
 
 
 @tells(decisions.ReservationDropped)
-def _reservation_dropped(decision: decisions.ReservationDropped, pool: Pool) -> Said:
+def _reservation_dropped(decision: decisions.ReservationDropped, _pool: Pool) -> Said:
     plan = f"plan #{decision.plan}" if decision.plan is not None else ""
     return Said("reservation dropped", decision.job, _joined(REASONS[decision.reason], plan), "warn")
 
 
 @tells(decisions.JobWaits)
-def _job_waits(decision: decisions.JobWaits, pool: Pool) -> Said:
+def _job_waits(decision: decisions.JobWaits, _pool: Pool) -> Said:
     return Said("job waits", decision.job, decision.reason)
 
 
 @tells(decisions.PreemptionRequested)
-def _preemption_requested(decision: decisions.PreemptionRequested, pool: Pool) -> Said:
+def _preemption_requested(decision: decisions.PreemptionRequested, _pool: Pool) -> Said:
     rank = f"{decision.class_name} {decision.priority}"
     return Said("preemption asked", decision.job, f"({rank}) {decision.reason}", "preempt")
 
@@ -487,7 +489,7 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
     asker = decision.asker
     places = places_text(pool, decision.placement)
     if not decision.victims:
-        more = _joined(f"for {asker.job}: room appeared, it takes {places}", _dropped(decision))
+        more = _joined(f"for {asker.job}: room appeared, it takes {places}", _left_alone(decision))
         return [Said("preemption decided", "nobody leaves", more, "preempt")]
     told = []
     for choice in decision.victims:
@@ -495,8 +497,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
         action = "un-reserve" if choice.reserved else "evict"
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
         told.append(Said("preemption decided", f"{choice.job} → {action}", _joined(f"for {asker.job} {sides}", loses), "preempt"))
-    if len(told) > 1 or decision.dropped:
-        told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _dropped(decision)), "preempt"))
+    if len(told) > 1 or decision.dropped or decision.spared:
+        told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _left_alone(decision)), "preempt"))
     return told
 
 
@@ -505,8 +507,9 @@ def _sum(victims: Sequence[VictimChoice]) -> str:
     return f"{_count(len(victims), 'job')} in all, {cost_text(lost)} lost"
 
 
-def _dropped(decision: decisions.PreemptionDecided) -> str:
-    return f"not needed any more: {', '.join(decision.dropped)}" if decision.dropped else ""
+def _left_alone(decision: decisions.PreemptionDecided) -> str:
+    dropped = f"not needed any more: {', '.join(decision.dropped)}" if decision.dropped else ""
+    return _joined(dropped, f"spared: {', '.join(decision.spared)}" if decision.spared else "")
 
 
 REFUSALS = {
@@ -532,22 +535,22 @@ def _selection_timed_out(decision: decisions.SelectionTimedOut, pool: Pool) -> S
     return Said("selection timed out", f"selection {decision.number}", more, "warn")
 
 
-CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed", "node-lost": "a node of the gang is lost"}
+CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed"}
 
 
 @tells(decisions.EvictionDecided)
-def _eviction_decided(decision: decisions.EvictionDecided, pool: Pool) -> Said:
+def _eviction_decided(decision: decisions.EvictionDecided, _pool: Pool) -> Said:
     grace = f"grace {duration_text(decision.grace)}"
     return Said("eviction decided", decision.job, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
 
 
 @tells(decisions.EvictionStuck)
-def _eviction_stuck(decision: decisions.EvictionStuck, pool: Pool) -> Said:
+def _eviction_stuck(decision: decisions.EvictionStuck, _pool: Pool) -> Said:
     return Said("eviction stuck", decision.job, "its GPUs did not come free in time and count as taken until they do", "bad")
 
 
 @tells(decisions.EvictionWithdrawn)
-def _eviction_withdrawn(decision: decisions.EvictionWithdrawn, pool: Pool) -> Said:
+def _eviction_withdrawn(decision: decisions.EvictionWithdrawn, _pool: Pool) -> Said:
     told = "its nodes are asked to confirm" if decision.told else "nobody had been told"
     return Said("eviction withdrawn", decision.job, _joined(decision.reason, told), "good")
 
@@ -561,7 +564,7 @@ def _job_requeued(decision: decisions.JobRequeued, pool: Pool) -> Said:
 
 
 @tells(decisions.JobEnded)
-def _job_ended(decision: decisions.JobEnded, pool: Pool) -> Said:
+def _job_ended(decision: decisions.JobEnded, _pool: Pool) -> Said:
     codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
     more = _joined(decision.outcome, decision.reason, f"exit codes {codes}" if codes else "")
     return Said("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

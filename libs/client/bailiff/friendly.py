@@ -5,9 +5,10 @@ A job file is YAML with the fields of `JOB_FIELDS`; one kind of task stands at t
 Every error names the field, what was found and what is allowed, and for a file its line.
 """
 
+import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
+from bailiff_core.model.document import parse_duration
 
 from .problem import ExitCode, Problem
 
@@ -51,19 +53,36 @@ def memory(value: object) -> int:
     text = _text(value, wanted)
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
     if match is None or match[2] not in MEMORY_UNITS:
-        raise Unfriendly(f"expected {wanted}, found {text!r}")
+        raise Unfriendly(f"expected {wanted}, found {_shown(text)}")
     amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
     if amount != amount.to_integral_value():
-        raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {text!r}")
+        raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
     return int(amount)
+
+
+def seconds(value: object) -> str:
+    """Seconds as text from `90`, `90s` or `5m`: what `BAILIFF_SIM_RUN_FOR` holds."""
+    wanted = "a time, as in 90s or 5m"
+    text = _text(value, wanted)
+    try:
+        micros = parse_duration(text if text[-1:].isalpha() else f"{int(Decimal(text) * 1000)}ms")
+    except (ValueError, ArithmeticError):
+        raise Unfriendly(f"expected {wanted}, found {_shown(text)}") from None
+    assert isinstance(micros, int)
+    return f"{micros / 1_000_000:g}"
 
 
 def pair(text: str) -> tuple[str, str]:
     """Name and value from `NAME=VALUE`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise Unfriendly(f"expected NAME=VALUE, found {text!r}")
+        raise Unfriendly(f"expected NAME=VALUE, found {_shown(text)}")
     return name, value
+
+
+def merged(before: object, more: dict[str, str]) -> object:
+    """Names and values with more of them; what is not names and values is left for its check to find."""
+    return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
 
 
 def memory_text(amount: int) -> str:
@@ -92,9 +111,9 @@ def _thousandths(value: object, wanted: str, *, allow_milli: bool) -> int:
     try:
         amount = Decimal(text.removesuffix("m") if milli else text) * (1 if milli else 1000)
     except InvalidOperation:
-        raise Unfriendly(f"expected {wanted}, found {text!r}") from None
+        raise Unfriendly(f"expected {wanted}, found {_shown(text)}") from None
     if not amount.is_finite() or amount < 0 or amount != amount.to_integral_value():
-        raise Unfriendly(f"expected {wanted}, found {text!r}")
+        raise Unfriendly(f"expected {wanted}, found {_shown(text)}")
     return int(amount)
 
 
@@ -158,16 +177,17 @@ SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a job was described: the file, if any, and the line of each field in it."""
+    """Where a job was described: the file, if any, with the line of each field, and the fields given as options."""
 
     file: str = ""
     lines: Mapping[Place, int] | None = None
+    options: frozenset[str] = frozenset()
 
     def where(self, place: Place) -> str:
         """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
         name = ".".join(str(part).replace("_", "-") for part in place)
-        if not self.file:
-            return f"--{name}" if name else "the job"
+        if not self.file or (place and place[0] in self.options):
+            return {"": "the job", "command": "what to run, after --"}.get(name, f"--{name}")
         known = place
         while known and known not in (self.lines or {}):
             known = known[:-1]
@@ -194,28 +214,27 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     demand: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     known = {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
-    for name in document:
-        if name not in known:
-            faults.append(f"{where((name,))}: no such field; there are {_names(known)}")
+    faults += [f"{where((name,))}: {_no_such_field(name, known)}" for name in document if name not in known]
     for name, field in JOB_FIELDS.items():
         if name in document:
             part, key = field.path
             (demand if part == "demand" else spec)[key] = document[name]
     if "sim_run_for" in document:
         spec["runtime"] = "simulated"
-        spec["env"] = {**(spec.get("env") or {}), SIM_RUN_FOR: str(document["sim_run_for"])}
         spec.setdefault("command", ["true"])
-    demand["tasks"] = _groups(document, where, faults)
-    if not faults and "command" not in spec:
-        faults.append(f"{where(('command',))}: expected a program with its arguments, found nothing")
-    if not faults:
         try:
-            return SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
-        except ValidationError as error:
-            for each in error.errors(include_url=False):
-                place = _friendly_place(each["loc"], "groups" in document)
-                said = complaints([each]).partition(": ")[2]
-                faults.append(f"{where(place)}: {said}")
+            spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
+        except Unfriendly as error:
+            faults.append(f"{where(('sim_run_for',))}: {error}")
+    demand["tasks"] = _groups(document, where, faults)
+    try:
+        job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
+        if not faults:
+            return job
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            place = _friendly_place(each["loc"], "groups" in document)
+            faults.append(f"{where(place)}: {complaints([each]).partition(': ')[2]}")
     raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(faults)), _ADVICE)
 
 
@@ -237,9 +256,8 @@ def _groups(document: Mapping[str, Any], where: Callable[[Place], str], faults: 
         if not isinstance(group, dict):
             faults.append(f"{where(('groups', index))}: expected the fields of a group, found {_shown(group)}")
             continue
-        for name in group:
-            if name not in GROUP_FIELDS:
-                faults.append(f"{where(('groups', index, name))}: no such field; there are {_names(GROUP_FIELDS)}")
+        unknown = [name for name in group if name not in GROUP_FIELDS]
+        faults += [f"{where(('groups', index, name))}: {_no_such_field(name, GROUP_FIELDS)}" for name in unknown]
         found.append(_group(group, ("groups", index), where, faults))
     return found
 
@@ -272,8 +290,11 @@ def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name).replace("-", "_"): value for name, value in fields.items()}
 
 
-def _names(names: Any) -> str:
-    return ", ".join(sorted(str(name).replace("_", "-") for name in names))
+def _no_such_field(name: str, known: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(name, known, n=1)
+    if alike:
+        return f"no such field; did you mean {alike[0].replace('_', '-')}?"
+    return f"no such field; there are {', '.join(sorted(each.replace('_', '-') for each in known))}"
 
 
 # --- YAML with line numbers

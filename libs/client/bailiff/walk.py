@@ -6,7 +6,8 @@ a place which nobody has taken, and still does not follow the head, means that s
 missing: the chain is broken there.
 """
 
-from collections import Counter
+import json
+from collections import Counter, deque
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
@@ -27,6 +28,7 @@ ORPHAN_MEANINGS: dict[OrphanKind, str] = {
     "breaks-chain": "claims a free place and does not follow the record before it",
 }
 ORPHANS_SHOWN = 20
+REPEATS_KNOWN = 10_000  # an older record that comes again counts as superseded
 
 
 class OrphanFound(TypedDict):
@@ -40,7 +42,7 @@ class OrphanFound(TypedDict):
     writer: str
 
 
-class Break_(TypedDict):
+class BreakFound(TypedDict):
     """The first place where the log stops making sense. seq: of the record that does not follow, as it says itself."""
 
     seq: str
@@ -50,7 +52,10 @@ class Break_(TypedDict):
 
 
 class Verification(TypedDict):
-    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how."""
+    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
+
+    orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
+    """
 
     domain: str
     ok: bool
@@ -61,9 +66,9 @@ class Verification(TypedDict):
     identity: str
     epochs: list[dict[str, Any]]
     orphans: int
-    orphans_by_kind: dict[str, int]
+    orphans_by_kind: dict[OrphanKind, int]
     orphan_list: list[OrphanFound]
-    broken: Break_ | None
+    broken: BreakFound | None
     unexplained: int
 
 
@@ -74,12 +79,12 @@ class Walk:
     domain: str
     head: ChainHead = field(init=False)
     identity: str = ""
-    broken: Break_ | None = None
+    broken: BreakFound | None = None
     unexplained: int = 0
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[OrphanKind] = field(default_factory=Counter)
     orphans: list[OrphanFound] = field(default_factory=list)
-    _chain: set[str] = field(default_factory=set)
+    _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATS_KNOWN))
     _harmless: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -94,7 +99,7 @@ class Walk:
             return None
         self.head = after
         self.identity = self.identity or after.hash
-        self._chain.add(after.hash)
+        self._latest.append(after.hash)
         epoch = self.epochs.setdefault(
             after.epoch, {"epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0}
         )
@@ -140,7 +145,7 @@ class Walk:
                 self.broken = self._break(message, wire, reason)
         else:
             self._harmless.add(digest)
-        if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
+        if self.unexplained == 1 if kind == "breaks-chain" else len(self.orphans) < ORPHANS_SHOWN:
             self.orphans.append(
                 {
                     "offset": message.offset,
@@ -149,14 +154,14 @@ class Walk:
                     "seq": _text(wire, "ce_seq"),
                     "epoch": _text(wire, "ce_epoch"),
                     "writer": _writer(wire),
-                }  # fmt: skip
+                }
             )
 
     def _kind(self, wire: Wire, digest: str) -> OrphanKind:
         seq, epoch = _number(wire, "ce_seq"), _number(wire, "ce_epoch")
         if _text(wire, "ce_domain") != self.domain or seq is None or epoch is None:
             return "foreign"
-        if digest in self._chain:
+        if digest in self._latest:
             return "repeat"
         if _text(wire, "ce_prev") in self._harmless:
             return "follows-orphan"
@@ -166,7 +171,7 @@ class Walk:
             return "old-epoch"
         return "breaks-chain"
 
-    def _break(self, message: Message, wire: Wire, reason: str) -> Break_:
+    def _break(self, message: Message, wire: Wire, reason: str) -> BreakFound:
         seq, expected = _number(wire, "ce_seq"), self.head.next_seq
         if seq is not None and seq > expected:
             gone = f"record {expected} is" if seq == expected + 1 else f"records {expected} to {seq - 1} are"
@@ -265,8 +270,6 @@ def _difference(found: Difference) -> DifferenceFound:
 
 def differing_fields(expected: str, found: str) -> list[str]:
     """`victims.0.job: train-7 was decided, deciding again gives train-8`, for two decisions of one type."""
-    import json
-
     (kind, _, left), (other, _, right) = expected.partition(" "), found.partition(" ")
     try:
         pairs = [(json.loads(left), json.loads(right))] if kind == other else []

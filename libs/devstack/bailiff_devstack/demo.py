@@ -34,6 +34,7 @@ URGENT = "serve-1"
 TRAIN_STEPS = 70
 SERVE_SECONDS = 3
 PATIENCE_S = 60.0
+PLAIN_WIDTH = 150
 TOLD = (
     facts.JobSubmitted,
     facts.TaskStarted,
@@ -62,7 +63,7 @@ class Story:
 
     async def follow(self) -> None:
         """Read the log for as long as the story lasts."""
-        while not await self._client.domains():
+        while not await self._client.domains():  # noqa: ASYNC110 - the log's first record comes from another process
             await asyncio.sleep(0.05)
         async for entry in self._client.follow(DOMAIN, pool=self.pool):
             self.records.append(entry.record)
@@ -115,10 +116,10 @@ def _all(pool: Pool, names: list[str], phase: str) -> bool:
     return all(job is not None and (job.phase == phase or job.phase == "succeeded") for job in jobs)
 
 
-async def tell(stack: Stack, console: Console) -> int:
+async def tell(stack: Stack, console: Console, picture: Path | None) -> int:
     """Play the story, then show its record and prove it."""
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/demo") as client:
-        with Screen(console) as screen:
+        with Screen(console, picture) as screen:
             story = Story(client, screen)
             following = asyncio.ensure_future(story.follow())
             playing = asyncio.ensure_future(story.play())
@@ -181,15 +182,16 @@ def main() -> int:
     """Start everything, tell the story, leave nothing behind."""
     parser = argparse.ArgumentParser(prog="bailiff_devstack.demo")
     parser.add_argument("--gpus", default="8xH100-80GB", help="simulated GPUs by name, or nvml for this machine's own")
+    parser.add_argument("--picture", type=Path, help="write the screen at the moment of the eviction to this SVG file")
     options = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
     plan = Plan(nodes=[{"name": "node-1", "domain": DOMAIN, "gpus": options.gpus}])
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()
-        code = asyncio.run(tell(stack, console))
+        code = asyncio.run(tell(stack, console, options.picture))
         console.print(NEXT, highlight=False)
         return code
     except StoryStuck as stuck:
@@ -200,6 +202,7 @@ def main() -> int:
         console.print("\ninterrupted: ending everything")
         return 130
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
         stack.stop()
         if folder != Path():
             shutil.rmtree(folder, ignore_errors=True)

@@ -3,7 +3,10 @@
 On a terminal it is redrawn in place; anywhere else each act and each event is printed once, as plain lines.
 """
 
+import re
 from collections import deque
+from io import StringIO
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console, Group
@@ -16,8 +19,10 @@ from rich.text import Text
 from bailiff.eventline import lines, styled
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records import Record
+from bailiff_core.records.facts import EvictionStaged
 
 EVENTS_SHOWN = 14
+PICTURE_WIDTH = 132
 QUIET = {"ClockAdvanced", "StateDigest", "InputsAdvanced", "ProposalReceived", "EvictionBegun"}
 PHASE_STYLES = {"running": "green", "starting": "cyan", "evicting": "yellow", "reserved": "magenta"}
 
@@ -25,8 +30,8 @@ PHASE_STYLES = {"running": "green", "starting": "cyan", "evicting": "yellow", "r
 class Screen:
     """Shows the story. Use it as a context manager."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, picture: Path | None = None) -> None:
+        self._console, self._picture = console, picture
         self._events: deque[Text] = deque(maxlen=EVENTS_SHOWN)
         self._act = ""
         self._pool = Pool()
@@ -57,11 +62,21 @@ class Screen:
                 if self._live is None:
                     self._console.print(styled(line), overflow="ellipsis", no_wrap=True)
         self._draw()
+        if self._picture is not None and isinstance(record.data, EvictionStaged):
+            canvas = Console(record=True, width=PICTURE_WIDTH, file=StringIO())
+            canvas.print(self._panel())
+            picture = canvas.export_svg(title="make demo")
+            self._picture.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))  # no outside fonts
 
     def _draw(self) -> None:
         if self._live is not None:
-            body = Group(self._gpus(), Rule(style="dim"), *self._events)
-            self._live.update(Panel(body, title=f"[bold]{self._act}[/]", title_align="left", padding=(0, 1)))
+            self._live.update(self._panel())
+
+    def _panel(self) -> Panel:
+        for event in self._events:
+            event.no_wrap, event.overflow = True, "ellipsis"
+        body = Group(self._gpus(), Rule(style="dim"), *self._events)
+        return Panel(body, title=f"[bold]{self._act}[/]", title_align="left", padding=(0, 1))
 
     def _gpus(self) -> Table:
         table = Table.grid(padding=(0, 1), expand=True)

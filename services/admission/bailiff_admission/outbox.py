@@ -33,7 +33,7 @@ class Outbox:
             partition=message.partition,
             offset=message.offset,
             code=rejected.code,
-            reason=rejected.reason,
+            reason=rejected.told,
         )
         headers, value = wrap_dead_letter(
             letter, message, source=self._source, id=where, domain=self._domain, time_us=self._ambient.wall()

@@ -3,6 +3,7 @@
 import pytest
 from tests.builders import Sketch, group
 
+from bailiff_core.model.places import NodeShare, bits
 from bailiff_core.model.pool import Room
 from bailiff_core.placement import (
     Budget,
@@ -15,7 +16,6 @@ from bailiff_core.placement import (
     place_gang,
     to_shares,
 )
-from bailiff_core.model.places import NodeShare, bits
 
 
 def places(sketch: Sketch, *groups, steps: int = 1000, held_back=None, **options):

@@ -1,5 +1,6 @@
 """The queue's order."""
 
+import pytest
 from tests.builders import Sketch
 
 from bailiff_core.queue import dequeue, enqueue
@@ -15,8 +16,8 @@ def test_priority_first_then_the_older_and_a_requeued_job_gets_its_old_place() -
     order = ["urgent", "z-first", "a-second", "a-twin", "b-twin"]
     assert sketch.pool.queue == order
     dequeue(sketch.pool, first)
-    dequeue(sketch.pool, first)
+    with pytest.raises(ValueError, match="z-first does not wait"):
+        dequeue(sketch.pool, first)
     assert sketch.pool.queue == [name for name in order if name != "z-first"]
-    enqueue(sketch.pool, first)
     enqueue(sketch.pool, first)
     assert sketch.pool.queue == order

@@ -3,11 +3,11 @@
 import pytest
 from tests.builders import HOUR, MINUTE, Sketch, group
 
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import Job, OpenRequest, Plan
 from bailiff_core.placement import Rooms, from_shares
 from bailiff_core.placement.gang import GangPlace, take_place
 from bailiff_core.protections import excluded_by
-from bailiff_core.model.answer import Answer
 from bailiff_core.victims import Accepted, Stale, check_answer, select_batch, select_victims, spared_by
 
 

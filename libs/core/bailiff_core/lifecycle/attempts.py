@@ -1,6 +1,7 @@
 """Attempts that are over, jobs that were cancelled, gangs that broke."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.room import work_lost
@@ -11,6 +12,7 @@ from .outcome import gang_verdict, verdict
 
 FIRST_BACKOFF = 1_000_000
 LONGEST_BACKOFF = 64_000_000
+CODES_TOLD = 100
 
 
 def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
@@ -31,7 +33,7 @@ def finished_attempts(pool: Pool) -> Iterator[Decision]:
 
 def _end_or_requeue(pool: Pool, job: Job) -> Decision:
     outcome = gang_verdict(job)
-    codes = {str(task.index): task.exit_code for task in job.tasks if task.exit_code is not None}
+    codes = dict(islice(((str(task.index), task.exit_code) for task in job.tasks if task.exit_code), CODES_TOLD))
     cause = job.eviction.cause if job.eviction is not None else "exit"
     if outcome == "finished":
         return JobEnded(job=job.id, attempt=job.attempt, outcome="succeeded", exit_codes=codes)

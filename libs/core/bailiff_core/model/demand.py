@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Name, OpaqueId
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
 
 
 class TaskGroup(Document):
@@ -13,7 +13,7 @@ class TaskGroup(Document):
     `gpu_share_milli` and `gpu_share_bytes` ask for a part of each of `gpu_devices` devices instead of whole ones.
     """
 
-    count: Annotated[Integer, Field(ge=1, le=100_000)] = 1
+    count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
     gpu_milli: Count = 0
     cpu_milli: Count = 0
     memory_bytes: Count = 0
@@ -21,7 +21,7 @@ class TaskGroup(Document):
     gpu_share_bytes: Annotated[Integer, Field(ge=1)] | None = None
     gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
     gpu_models: tuple[Label, ...] = ()
-    node_labels: dict[Label, Label] = Field(default_factory=dict)
+    node_labels: Labels = Field(default_factory=dict)
     nodes: tuple[Name, ...] = ()
     sub_group: Name | None = None
     order: Integer | None = None
@@ -55,7 +55,7 @@ class JobDemand(Document):
     preemptible: bool | None = None
     project: Name | None = None
     user: OpaqueId | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=64)] = Field(default_factory=dict)
+    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(in_order)] = Field(default_factory=dict)
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None
@@ -68,8 +68,8 @@ class JobDemand(Document):
     @model_validator(mode="after")
     def _gang_is_countable(self) -> "JobDemand":
         total = sum(group.count for group in self.tasks)
-        if total > 100_000:
-            raise ValueError(f"a job holds at most 100000 tasks, this one {total}")
+        if total > 10_000:
+            raise ValueError(f"a job holds at most 10000 tasks, this one {total}")
         if self.min_tasks is not None and self.min_tasks > total:
             raise ValueError(f"min_tasks is {self.min_tasks}, but the job has only {total} tasks")
         return self

@@ -111,7 +111,7 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "node-lost"]
+    cause: Literal["cancelled", "gang-failure"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
 
@@ -145,7 +145,7 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job is over for good."""
+    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100."""
 
     job: Name
     attempt: Count

@@ -88,8 +88,8 @@ def _answer(pool: Pool, job: Job, request: OpenRequest, answer: Answer | None) -
             would_need=checked.reason[:LONGEST_TEXT],
             retry_at=_retry_at(pool, job),
         )
-    if not checked.victims:
-        return PreemptionRefused(request=request.seq, asker=asker, reason="not-needed")
+    if not checked.victims:  # allocate places it now, unless the policy or its search does not let it
+        return PreemptionRefused(request=request.seq, asker=asker, reason="not-needed", retry_at=_retry_at(pool, job))
     graces = tuple(0 if choice.reserved else grace_of(pool, pool.jobs[choice.job]) for choice in checked.victims)
     return PreemptionDecided(
         request=request.seq,

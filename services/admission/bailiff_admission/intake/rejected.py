@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+LONGEST = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -10,3 +12,8 @@ class Rejected:
     code: str
     reason: str
     job: str | None = None
+
+    @property
+    def told(self) -> str:
+        """The reason, as long as a record may hold it."""
+        return self.reason if len(self.reason) <= LONGEST else f"{self.reason[: LONGEST - 1]}…"

@@ -1,0 +1,5 @@
+"""`python -m bailiff` is the `bailiff` command."""
+
+from bailiff.cli import main
+
+main()

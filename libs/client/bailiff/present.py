@@ -1,0 +1,412 @@
+"""State as plain data: the one place where the shape of `-o json` and `-o yaml` is made, and what the tables are made of.
+
+The keys of these dicts are the contract with programs: they stay, and new ones may come. Times are RFC 3339 UTC texts or
+null, durations are seconds, memory is bytes, CPU millicores, GPUs whole ones. `now` is µs UTC; pass the wall clock.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypedDict
+
+from bailiff_bus.log import Entry
+from bailiff_core.model.places import bits
+from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
+from bailiff_core.queue.order import queue_key
+from bailiff_core.records import Record
+from bailiff_core.records.wire import time_text
+
+from .eventline import demand_text, lines, node_name
+from .policyfile import policy_document
+
+
+class JobRow(TypedDict):
+    """One job in `bailiff list`. ahead: jobs before it in the queue, null unless it waits. state: the phase,
+
+    or `held` (a decision about it failed) or `cancelling`. waiting_s counts since it was submitted or last evicted,
+    running_s since all its tasks run.
+    """
+
+    job: str
+    priority_class: str
+    priority: int
+    preemptible: bool
+    state: str
+    ahead: int | None
+    gpus: int
+    tasks: int
+    nodes: list[str]
+    attempt: int
+    evictions: int
+    failures: int
+    submitted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    waiting_s: int | None
+    running_s: int | None
+    note: str
+
+
+class TaskRow(TypedDict):
+    """One task of a job's present attempt."""
+
+    task: int
+    node: str
+    devices: list[int]
+    state: str
+    exit_code: int | None
+    started_at: str | None
+
+
+class JobDetails(TypedDict):
+    """`bailiff describe`. events: lines for people; why: the newest reason on record why it waits."""
+
+    summary: JobRow
+    demand: str
+    request: dict[str, Any]
+    labels: dict[str, str]
+    spec_digest: str
+    submitted_seq: int
+    eviction: dict[str, Any] | None
+    reserved_until: str | None
+    preempts: list[str]
+    task_list: list[TaskRow]
+    why: str
+    events: list[str]
+
+
+class DeviceRow(TypedDict):
+    """One GPU. state: free, held, leaving (on its way out), reserved, unhealthy or quarantined."""
+
+    number: int
+    id: str
+    model: str
+    memory_bytes: int
+    state: str
+    job: str | None
+    task: int | None
+    reserved_for: str | None
+
+
+class NodeRow(TypedDict):
+    """One machine in `bailiff nodes`."""
+
+    node: str
+    number: int
+    state: str
+    gpus: int
+    gpus_free: int
+    gpus_held: int
+    gpus_leaving: int
+    gpus_reserved: int
+    gpus_unusable: int
+    gpu_models: list[str]
+    cpu_milli: int
+    cpu_milli_free: int
+    memory_bytes: int
+    memory_bytes_free: int
+    tasks: int
+    labels: dict[str, str]
+    machine_id: str
+    incarnation: str
+    devices: list[DeviceRow]
+
+
+class PoolRow(TypedDict):
+    """One pool in `bailiff pools`."""
+
+    pool: str
+    partition: int
+    head_seq: int
+    head_time: str | None
+    head_age_s: int
+    epoch: int
+    engine: str
+    policy_seq: int
+    nodes: int
+    nodes_ready: int
+    gpus: int
+    gpus_free: int
+    gpus_held: int
+    gpus_reserved: int
+    jobs_running: int
+    jobs_waiting: int
+    jobs_leaving: int
+    preempting: bool
+    orphans: int
+
+
+def moment(micros: int | None) -> str | None:
+    """A time for programs: RFC 3339 UTC, to the second where there is nothing finer."""
+    if not micros:
+        return None
+    text = time_text(micros)
+    return text.replace(".000000Z", "Z")
+
+
+# --- jobs
+
+
+def jobs(pool: Pool, now: int, *, ended: bool = False) -> list[JobRow]:
+    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first."""
+    active = sorted(pool.active_jobs(), key=queue_key)
+    waiting = [pool.jobs[name] for name in pool.queue]
+    over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
+    ahead = {name: at for at, name in enumerate(pool.queue)}
+    return [job_row(pool, job, now, ahead.get(job.id)) for job in [*active, *waiting, *over]]
+
+
+def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
+    """One job's row."""
+    end = job.ended_at or now
+    running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
+    waits = job.phase in ("pending", "reserved", "starting")
+    since = max(job.submitted_at, job.last_eviction or 0)
+    return {
+        "job": job.id,
+        "priority_class": job.class_name,
+        "priority": job.priority,
+        "preemptible": job.preemptible,
+        "state": state_of(job),
+        "ahead": ahead,
+        "gpus": job.gpus,
+        "tasks": job.size,
+        "nodes": list(dict.fromkeys(node_name(pool, task.node) for task in job.tasks)),
+        "attempt": job.attempt,
+        "evictions": job.evictions,
+        "failures": job.failures,
+        "submitted_at": moment(job.submitted_at),
+        "started_at": moment(job.last_start),
+        "ended_at": moment(job.ended_at),
+        "waiting_s": max(0, end - since) // 1_000_000 if waits else None,
+        "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
+        "note": note_of(pool, job),
+    }
+
+
+def state_of(job: Job) -> str:
+    """One word."""
+    if job.phase in ENDED:
+        return job.phase
+    if job.held_because is not None:
+        return "held"
+    return "cancelling" if job.cancelled else job.phase
+
+
+def note_of(pool: Pool, job: Job) -> str:
+    """What a person would want to know beside the state, in a few words."""
+    if job.held_because is not None and job.phase not in ENDED:
+        return f"a decision about it failed: {job.held_because}"
+    if job.eviction is not None:
+        leaving = f"for {job.eviction.for_job}" if job.eviction.for_job else job.eviction.cause
+        return f"leaves {leaving}" + (", stuck" if job.eviction.stuck else "")
+    if job.phase == "reserved":
+        plan = pool.plans.get(job.plan) if job.plan is not None else None
+        return f"waits for {', '.join(plan.victims[:3])} to leave" if plan and plan.victims else "waits for its room"
+    if job.phase == "pending" and any(request.job == job.id for request in (pool.selection.requests if pool.selection else [])):
+        return "victims are being selected"
+    return ""
+
+
+def job_details(pool: Pool, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
+    """All about one job. history: the records that are about it."""
+    ahead = pool.queue.index(job.id) if job.id in pool.queue else None
+    plan = pool.plans.get(job.plan) if job.plan is not None else None
+    eviction = job.eviction
+    return {
+        "summary": job_row(pool, job, now, ahead),
+        "demand": demand_text(job.demand),
+        "request": job.demand.to_data(),
+        "labels": dict(job.demand.labels),
+        "spec_digest": job.spec_digest,
+        "submitted_seq": job.seq,
+        "eviction": None
+        if eviction is None
+        else {
+            "decided_seq": eviction.decided_seq,
+            "cause": eviction.cause,
+            "for_job": eviction.for_job,
+            "grace_s": eviction.grace // 1_000_000,
+            "begun_seq": eviction.begun_seq,
+            "stuck": eviction.stuck,
+        },
+        "reserved_until": moment(job.reserved_until),
+        "preempts": list(plan.victims) if plan is not None else [],
+        "task_list": [task_row(pool, task) for task in job.tasks],
+        "why": _why(history) if job.phase == "pending" else "",
+        "events": events,
+    }
+
+
+def task_row(pool: Pool, task: Task) -> TaskRow:
+    """One task's row."""
+    return {
+        "task": task.index,
+        "node": node_name(pool, task.node),
+        "devices": bits(task.devices),
+        "state": task.state,
+        "exit_code": task.exit_code,
+        "started_at": moment(task.started_at),
+    }
+
+
+WHY = ("JobWaits", "PreemptionRequested", "PreemptionRefused", "ReservationDropped")
+
+
+def _why(history: list[Record]) -> str:
+    for record in reversed(history):
+        if record.data is not None and record.data.NAME in WHY:
+            return f"{lines(record)[0].said.more} (#{record.seq})"
+    return ""
+
+
+# --- nodes
+
+
+def nodes(pool: Pool) -> list[NodeRow]:
+    """Every node, by name (numbers within names in their order)."""
+    holders = _holders(pool)
+    return [node_row(node, holders) for node in sorted(pool.nodes.values(), key=lambda node: _natural(node.name))]
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part]
+
+
+Holder = tuple[Job, Task]
+
+
+def _holders(pool: Pool) -> dict[tuple[int, int], list[Holder]]:
+    """Who stands on, or is promised, each device, by (node, device)."""
+    found: dict[tuple[int, int], list[Holder]] = {}
+    for job, task in _standing(pool):
+        for device in bits(task.devices):
+            found.setdefault((task.node, device), []).append((job, task))
+    return found
+
+
+def _standing(pool: Pool) -> Iterator[Holder]:
+    for job in pool.active_jobs():
+        for task in job.tasks:
+            if task.state != "released":
+                yield job, task
+
+
+def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRow:
+    """One node's row."""
+    devices = [device_row(node, device, holders.get((node.number, device.number), [])) for device in node.devices]
+    states = [device["state"] for device in devices]
+    return {
+        "node": node.name,
+        "number": node.number,
+        "state": node.state,
+        "gpus": len(devices),
+        "gpus_free": states.count("free") if node.state == "ready" else 0,
+        "gpus_held": states.count("held"),
+        "gpus_leaving": states.count("leaving"),
+        "gpus_reserved": states.count("reserved"),
+        "gpus_unusable": states.count("unhealthy") + states.count("quarantined"),
+        "gpu_models": sorted({device["model"] for device in devices}),
+        "cpu_milli": node.capacity.cpu_milli,
+        "cpu_milli_free": node.capacity.cpu_milli - node.held.cpu_milli,
+        "memory_bytes": node.capacity.memory_bytes,
+        "memory_bytes_free": node.capacity.memory_bytes - node.held.memory_bytes,
+        "tasks": node.held.slots,
+        "labels": dict(node.labels),
+        "machine_id": node.machine_id,
+        "incarnation": node.incarnation,
+        "devices": devices,
+    }
+
+
+def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
+    """One device's row."""
+    bit = 1 << device.number
+    holder = next((each for each in standing if each[1].state != "reserved"), None)
+    promised = next((each for each in standing if each[1].state == "reserved"), None)
+    if not device.healthy:
+        state = "unhealthy"
+    elif node.quarantined & bit:
+        state = "quarantined"
+    elif node.releasing.devices & bit:
+        state = "leaving"
+    elif node.held.devices & bit:
+        state = "held"
+    elif node.reserved.devices & bit:
+        state = "reserved"
+    else:
+        state = "free"
+    return {
+        "number": device.number,
+        "id": device.id,
+        "model": device.model,
+        "memory_bytes": device.memory_bytes,
+        "state": state,
+        "job": holder[0].id if holder else None,
+        "task": holder[1].index if holder else None,
+        "reserved_for": promised[0].id if promised else None,
+    }
+
+
+# --- pools
+
+
+def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
+    """One pool's row."""
+    rows = nodes(pool)
+    phases = [job.phase for job in pool.active_jobs()]
+    return {
+        "pool": pool.domain,
+        "partition": pool.partition,
+        "head_seq": pool.seq,
+        "head_time": moment(pool.now),
+        "head_age_s": max(0, now - pool.now) // 1_000_000,
+        "epoch": pool.epoch,
+        "engine": pool.engine,
+        "policy_seq": pool.policy_revision,
+        "nodes": len(rows),
+        "nodes_ready": sum(row["state"] == "ready" for row in rows),
+        "gpus": sum(row["gpus"] for row in rows),
+        "gpus_free": sum(row["gpus_free"] for row in rows),
+        "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] for row in rows),
+        "gpus_reserved": sum(row["gpus_reserved"] for row in rows),
+        "jobs_running": sum(phase in ("starting", "running") for phase in phases),
+        "jobs_waiting": len(pool.queue) + phases.count("reserved"),
+        "jobs_leaving": phases.count("evicting"),
+        "preempting": pool.selection is not None or bool(pool.plans),
+        "orphans": orphans,
+    }
+
+
+def policy(pool: Pool) -> dict[str, Any]:
+    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it."""
+    return {"pool": pool.domain, "seq": pool.policy_revision, "policy": policy_document(pool.rules)}
+
+
+# --- records
+
+
+def record(entry: Entry, pool: Pool | None = None) -> dict[str, Any]:
+    """One record of the log: attributes, data, its place in the chain, and what it says to people."""
+    found = entry.record
+    return {
+        "domain": found.domain,
+        "seq": found.seq,
+        "type": found.type,
+        "time": moment(found.time),
+        "epoch": found.epoch,
+        "turn": found.turn,
+        "turn_end": found.turn_end,
+        "cause": found.cause,
+        "inputs": dict(found.inputs),
+        "actor": found.actor,
+        "auth": found.auth,
+        "engine": found.engine,
+        "policy": found.policy,
+        "writer": found.writer,
+        "prev": found.prev,
+        "hash": entry.hash,
+        "offset": entry.offset,
+        "append_time": moment(entry.append_time),
+        "says": [str(line) for line in lines(found, pool)],
+        "data": found.data.to_data() if found.data is not None else None,
+    }

@@ -1,0 +1,385 @@
+"""Tables and blocks for people, made from the dicts of `present` and `walk`, never from state itself.
+
+Meant to be read at 100 columns; colour only repeats what a word says already.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from bailiff_core.model.places import ranges
+
+from .doctor import Check
+from .eventline import duration_text, plain
+from .friendly import memory_text, thousandths_text
+from .present import JobDetails, JobRow, NodeRow, PoolRow
+from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
+
+STATE_STYLES = {
+    "running": "green", "succeeded": "green", "ready": "green", "ok": "green", "free": "green",
+    "evicting": "yellow", "leaving": "yellow", "reserved": "magenta", "starting": "cyan", "cancelling": "yellow",
+    "pending": "", "held": "red", "failed": "red", "cancelled": "dim", "unreachable": "yellow", "lost": "red",
+    "unhealthy": "red", "quarantined": "red", "warn": "yellow", "wrong": "red", "skipped": "dim",
+}  # fmt: skip
+
+
+NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
+WHOLE = ("JOB", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
+
+
+def table(*columns: str, right: Sequence[str] = (), **options: Any) -> Table:
+    """An empty table in the house style: no frame, quiet headings. `right` names the columns of numbers."""
+    made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0), **options)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=column in (*WHOLE, *right))
+    return made
+
+
+def state(word: str) -> Text:
+    """A state in its colour."""
+    return Text(word, STATE_STYLES.get(word, ""))
+
+
+def seconds(number: int | None) -> str:
+    """A duration for a cell."""
+    return "" if number is None else duration_text(number * 1_000_000) if number else "0s"
+
+
+def text(value: str, style: str = "") -> Text:
+    """Text from outside: no markup, nothing that a terminal obeys."""
+    return Text(plain(value), style)
+
+
+# --- jobs
+
+
+def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
+    """`bailiff list`."""
+    if not rows:
+        return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
+    added = ["SUBMITTED"] if wide else []
+    made = table("#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", *added, "NOTE", right=NUMBERS)
+    for row in rows:
+        cells: list[RenderableType] = [
+            "" if row["ahead"] is None else str(row["ahead"]),
+            text(row["job"], "bold"),
+            text(f"{row['priority_class']} {row['priority']}"),
+            state(row["state"]),
+            str(row["gpus"] or "-"),
+            text(_some(row["nodes"], 99 if wide else 1)),
+            str(row["attempt"] or "-"),
+            str(row["evictions"] or "-"),
+            _time_spent(row),
+        ]
+        if wide:
+            cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
+        made.add_row(*cells, text(row["note"], "dim"))
+    return made
+
+
+def _time_spent(row: JobRow) -> str:
+    if row["waiting_s"] is not None:
+        return f"waits {seconds(row['waiting_s'])}"
+    if row["running_s"] is not None:
+        return f"{'ran' if row['ended_at'] else 'runs'} {seconds(row['running_s'])}"
+    return ""
+
+
+def job(details: JobDetails) -> RenderableType:
+    """`bailiff describe`, without the events."""
+    row = details["summary"]
+    facts = _pairs()
+    place = "" if row["ahead"] is None else f", {row['ahead']} ahead" if row["ahead"] else ", first in the queue"
+    facts.add_row("state", Text.assemble(state(row["state"]), place))
+    if details["why"]:
+        facts.add_row("why", text(details["why"]))
+    if row["note"]:
+        facts.add_row("note", text(row["note"]))
+    preemptible = "preemptible" if row["preemptible"] else "not preemptible"
+    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}, {preemptible}"))
+    facts.add_row("asks for", text(details["demand"]))
+    facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
+    facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
+    if row["started_at"]:
+        facts.add_row(
+            "running since" if not row["ended_at"] else "last start", f"{_time(row['started_at'])}  ({seconds(row['running_s'])})"
+        )
+    if row["ended_at"]:
+        facts.add_row("ended", _time(row["ended_at"]))
+    if details["reserved_until"]:
+        facts.add_row("reserved until", _time(details["reserved_until"]))
+    if details["labels"]:
+        facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    parts: list[RenderableType] = [text(row["job"], "bold"), _indented(facts)]
+    if details["task_list"]:
+        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", right=("TASK", "EXIT"))
+        for task in details["task_list"]:
+            exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
+            tasks.add_row(str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code)
+        parts += ["", _indented(tasks)]
+    return Group(*parts)
+
+
+# --- nodes and pools
+
+
+def nodes(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
+    """`bailiff nodes`: one row per node, and under it who holds its devices."""
+    if not rows:
+        return Text("No nodes have joined. Start an agent on a machine: python -m bailiff_node_agent", "dim")
+    made = table("NODE", "STATE", "GPU", "FREE", "CPU FREE", "MEMORY FREE", "DEVICES", right=("FREE", "CPU FREE", "MEMORY FREE"))
+    for row in rows:
+        made.add_row(
+            text(row["node"], "bold"),
+            state(row["state"]),
+            text(_models(row)),
+            f"{row['gpus_free']}/{row['gpus']}",
+            f"{thousandths_text(row['cpu_milli_free'])}/{thousandths_text(row['cpu_milli'])}",
+            f"{memory_text(row['memory_bytes_free'])}/{memory_text(row['memory_bytes'])}",
+            _device_summary(row),
+        )
+    if not wide:
+        return made
+    parts: list[RenderableType] = [made]
+    for row in rows:
+        devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
+        for device in row["devices"]:
+            holder = f"{device['job']}/{device['task']}" if device["job"] else ""
+            devices.add_row(
+                str(device["number"]), text(device["id"]), text(device["model"]), memory_text(device["memory_bytes"]),
+                state(device["state"]), text(holder), text(device["reserved_for"] or ""),
+            )  # fmt: skip
+        labels = ", ".join(f"{key}={value}" for key, value in row["labels"].items())
+        about = f"machine {row['machine_id']}" + (f", labels {labels}" if labels else "")
+        parts += ["", Text.assemble((plain(row["node"]), "bold"), (f"  {plain(about)}", "dim")), _indented(devices)]
+    return Group(*parts)
+
+
+def pools(rows: Sequence[PoolRow]) -> RenderableType:
+    """`bailiff pools`."""
+    numbers = ("HEAD", "LAST RECORD", "NODES", "GPUS", "FREE", "RUNNING", "WAITING", "LEAVING")
+    made = table("POOL", *numbers, "POLICY", right=numbers)
+    for row in rows:
+        nodes_text = f"{row['nodes_ready']}/{row['nodes']}"
+        made.add_row(
+            text(row["pool"], "bold"), f"#{row['head_seq']}", f"{seconds(row['head_age_s'])} ago",
+            Text(nodes_text, "" if row["nodes_ready"] == row["nodes"] else "yellow"), str(row["gpus"]), str(row["gpus_free"]),
+            str(row["jobs_running"]), str(row["jobs_waiting"]), str(row["jobs_leaving"] or "-"), f"#{row['policy_seq']}",
+        )  # fmt: skip
+    return made
+
+
+def _models(row: NodeRow) -> str:
+    return f"{row['gpus']} × {', '.join(row['gpu_models'])}" if row["gpus"] else "none"
+
+
+def _device_summary(row: NodeRow) -> Text:
+    """`train-7 [0-3], free [4-7]`: who holds which devices."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for device in row["devices"]:
+        kind = device["state"]
+        who = device["job"] or device["reserved_for"] or ""
+        label = {"held": who, "free": "free", "leaving": f"{who} leaves", "reserved": f"{who} reserved"}.get(kind, kind)
+        if kind == "leaving" and device["reserved_for"]:
+            label += f", then {device['reserved_for']}"
+        found.setdefault((label, kind), []).append(device["number"])
+    summary = Text()
+    for at, ((label, kind), devices) in enumerate(found.items()):
+        summary.append("; " if at else "")
+        summary.append(plain(label), {"held": "bold", "free": "green"}.get(kind, STATE_STYLES.get(kind, "")))
+        summary.append(f" [{_numbers(devices)}]", "dim")
+    return summary
+
+
+def _numbers(devices: Sequence[int]) -> str:
+    return ranges(devices)
+
+
+# --- policy
+
+
+def policy(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff policy show`."""
+    document = found["policy"]
+    classes = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", right=("VALUE",))
+    for entry in sorted(document["priority_classes"], key=lambda entry: -entry["value"]):
+        name = Text(plain(entry["name"]), "bold") + Text(" (default)" if entry["global_default"] else "", "dim")
+        grace = entry["grace"] or ""
+        displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
+        classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
+    parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), _indented(classes)]
+    for section in ("preemption", "eviction", "nodes", "retention", "identity"):
+        pairs = _pairs()
+        for name, value in document[section].items():
+            pairs.add_row(name, text(_rule(value)))
+        parts += ["", Text(section, "bold"), _indented(pairs)]
+    parts += [
+        "",
+        Text(f"At most {document['max_rejections_per_minute']} rejections a minute and source get a record of their own.", "dim"),
+    ]
+    return Group(*parts)
+
+
+def _rule(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if isinstance(value, dict):
+        pairs = (f"{key} → {', '.join(each) if isinstance(each, list) else each}" for key, each in value.items())
+        return "; ".join(pairs) or "none"
+    return str(value)
+
+
+# --- the log
+
+
+def record(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit show`."""
+    facts = _pairs()
+    for name in ("time", "epoch", "turn", "cause", "actor", "auth", "engine", "policy", "writer", "offset", "append_time"):
+        value = found[name]
+        if name == "turn":
+            value = f"{value}, which it ends" if found["turn_end"] else value
+        if name == "cause" and value.isdigit():
+            value = f"#{value}"
+        if value not in ("", None):
+            facts.add_row(name.replace("_", " "), text(str(value)))
+    for position, offset in found["inputs"].items():
+        facts.add_row("input read", text(f"{position} up to offset {offset - 1}"))
+    facts.add_row("hash", Text(found["hash"], "bold"))
+    facts.add_row("continues", f"#{found['seq'] - 1} {found['prev']}" if found["seq"] else "nothing: it is the first")
+    data = json.dumps(found["data"], indent=2, ensure_ascii=False)
+    body = [text(line) for line in data.splitlines()]
+    title = text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold")
+    return Group(title, *(text(line) for line in found["says"]), "", _indented(facts), "", *body)
+
+
+def verification(found: Verification) -> RenderableType:
+    """`bailiff audit verify`."""
+    facts = _pairs()
+    facts.add_row("records", f"{found['records']}")
+    facts.add_row("head", f"#{found['head_seq']}  {found['head_hash']}")
+    facts.add_row("head time", found["head_time"])
+    facts.add_row("log identity", found["identity"])
+    for epoch in found["epochs"]:
+        facts.add_row(
+            f"epoch {epoch['epoch']}",
+            text(f"from #{epoch['from_seq']}, {_records(epoch['records'])}, writer {epoch['writer'] or '-'}"),
+        )
+    orphans = [
+        f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
+    ]
+    facts.add_row("orphans", text("; ".join(orphans) or "none"))
+    parts: list[RenderableType] = []
+    if found["broken"] is None:
+        parts.append(Text(f"{found['domain']}: the chain is whole", "bold green"))
+    else:
+        parts.append(Text(f"{found['domain']}: the chain is BROKEN", "bold red"))
+    parts.append(_indented(facts))
+    shown = found["orphan_list"]
+    if shown:
+        listed = table("OFFSET", "KIND", "SAYS SEQ", "EPOCH", "REASON", right=("OFFSET", "SAYS SEQ", "EPOCH"))
+        for orphan in shown:
+            listed.add_row(
+                str(orphan["offset"]), orphan["kind"], text(orphan["seq"]), text(orphan["epoch"]), text(orphan["reason"], "dim")
+            )
+        parts += ["", _indented(listed)]
+        more = found["orphans"] - found["unexplained"] - ORPHANS_SHOWN
+        if more > 0:
+            parts.append(Text(f"    … and {more} more orphans", "dim"))
+    broken = found["broken"]
+    if broken is not None:
+        parts += [
+            "",
+            text(
+                f"First break: the record at offset {broken['offset']} that says it is #{broken['seq']}: {broken['reason']}.",
+                "red",
+            ),
+            text(f"That means: {broken['meaning']}."),
+        ]
+        if found["unexplained"] > 1:
+            parts.append(Text(f"{_records(found['unexplained'])} in all follow nothing that the log holds."))
+    return Group(*parts)
+
+
+def replayed(found: Replayed) -> RenderableType:
+    """`bailiff audit replay`."""
+    facts = _pairs()
+    facts.add_row("records", str(found["records"]))
+    facts.add_row("turns", f"{found['turns']}, of which {found['turns_decided_again']} were decided again")
+    facts.add_row("decisions", str(found["decisions"]))
+    facts.add_row("state digests", str(found["digests"]))
+    if found["turns_of_other_engines"]:
+        facts.add_row(
+            "not decided again", f"{found['turns_of_other_engines']} turns of engines with other logic: verified and folded only"
+        )
+    if found["orphans"]:
+        facts.add_row("orphans", str(found["orphans"]))
+    title = (
+        Text(f"{found['domain']}: decided again, every byte is the same", "bold green")
+        if found["ok"]
+        else Text(f"{found['domain']}: deciding again gives something else", "bold red")
+        if found["difference"]
+        else Text(f"{found['domain']}: the log could not be replayed to its end", "bold red")
+    )
+    parts: list[RenderableType] = [title, _indented(facts)]
+    difference = found["difference"]
+    if difference is not None:
+        parts += ["", Text(f"First difference at #{difference['seq']}, in turn {difference['turn']}:", "red")]
+        parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
+        for name, said in (("in the log", difference["found"]), ("decided again", difference["expected"])):
+            parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(said)), (0, 0, 0, 4)))
+    if found["error"]:
+        parts += ["", text(found["error"], "red")]
+    return Group(*parts)
+
+
+# --- doctor
+
+
+def checks(found: Sequence[Check]) -> RenderableType:
+    """`bailiff doctor`."""
+    made = table("", "CHECK", "FOUND")
+    for check in found:
+        said = text(check["found"])
+        if check["advice"]:
+            said.append(f"\n→ {plain(check['advice'])}", "bold" if check["status"] == "wrong" else "")
+        made.add_row(state(check["status"]), text(check["check"]), said)
+    wrong = sum(check["status"] == "wrong" for check in found)
+    warned = sum(check["status"] == "warn" for check in found)
+    if wrong:
+        end = Text(f"{wrong} wrong" + (f", {warned} to look at" if warned else ""), "bold red")
+    else:
+        end = Text(f"Nothing is wrong; {warned} to look at" if warned else "Everything is as it should be", "bold green")
+    return Group(made, "", end)
+
+
+# --- small things
+
+
+def _pairs() -> Table:
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    return made
+
+
+def _indented(inner: RenderableType) -> Padding:
+    return Padding(inner, (0, 0, 0, 2))
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{number} records"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" +{len(names) - most}" if len(names) > most else "") if names else "-"
+
+
+def _time(value: str | None) -> str:
+    return "" if value is None else escape(value[:19].replace("T", " ") + " UTC")

@@ -1,0 +1,80 @@
+"""`make demo` as a stranger meets it: it ends well by itself, and Ctrl-C at any moment leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bailiff_devstack.identity import wait_until
+
+pytestmark = pytest.mark.kafka
+
+
+def start(folder: Path) -> "subprocess.Popen[str]":
+    """The demo, with everything that it writes below `folder`, which is how its processes are recognised."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "bailiff_devstack.demo"],
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Processes that name the folder in their command line or environment, this one and its parents apart."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in told:
+            found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
+    """Exit 0, the decision and its proof on the screen, no process and no file left."""
+    demo = start(tmp_path)
+    said, _ = demo.communicate(timeout=150)
+    assert demo.returncode == 0, said
+    assert "preemption decided" in said
+    assert "verified" in said
+    assert "every byte the same" in said
+    assert left_behind(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "starting Kafka",
+        "waiting until the services are ready",
+        "preemption decided",
+        pytest.param("creating topics", marks=pytest.mark.long),
+        pytest.param("starting admission", marks=pytest.mark.long),
+        pytest.param("node joined", marks=pytest.mark.long),
+        pytest.param("is done; those who left", marks=pytest.mark.long),
+    ],
+)
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
+    """SIGINT when this is on the screen."""
+    demo = start(tmp_path)
+    assert demo.stdout is not None
+    said = ""
+    for line in demo.stdout:
+        said += line
+        if moment in line:
+            demo.send_signal(signal.SIGINT)
+            break
+    rest, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, said + rest
+    assert "Traceback" not in rest
+    assert wait_until(lambda: left_behind(tmp_path) == [], 10), left_behind(tmp_path)

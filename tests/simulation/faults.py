@@ -1,0 +1,100 @@
+"""What goes wrong: the weather (sends and deliveries), and the schedule of crashes, pauses and cuts.
+
+All dice are rolled from the seed. `Weather` is asked by the bus for each send and each delivery; the `schedule` is a
+list of moments, made before the run begins, so that a failing seed can print it.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from bailiff_bus.memory import Fate
+from bailiff_bus.port import Message
+
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Event:
+    """At `at` this befalls `target`, for `seconds`."""
+
+    at: float
+    kind: str
+    target: str
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.at:7.2f} {self.kind} {self.target}" + (f" for {self.seconds:.1f} s" if self.seconds else "")
+
+
+@dataclass
+class Weather:
+    """How sends and deliveries fare. `bad` in thousandths of sends; `cut` names clients that reach nobody now."""
+
+    random: Random
+    now: "object"
+    bad: int
+    slow: int
+    cut: set[str] = field(default_factory=set)
+    over: bool = False
+
+    def send(self, client: str, topic: str, partition: int, value: bytes) -> Fate:
+        """Mostly fine after a few milliseconds."""
+        random = self.random
+        delay = random.uniform(0.0005, 0.005)
+        if client in self.cut:
+            return Fate(delay=1.0, stored=0, acknowledged=False)
+        if self.over:
+            return Fate(delay=delay)
+        if random.randrange(1000) < self.slow:
+            delay = random.uniform(0.05, 3.0)
+        if random.randrange(1000) >= self.bad:
+            return Fate(delay=delay)
+        match random.randrange(5):
+            case 0:
+                return Fate(delay, acknowledged=False)  # stored, and nobody hears of it
+            case 1:
+                return Fate(delay, stored=0, acknowledged=False)  # lost; what was handed over after it is still stored
+            case 2:
+                return Fate(delay, stored=2)
+            case 3:
+                return Fate(delay, stored=2, acknowledged=False)
+        return Fate(delay, offset_known=False)
+
+    def delivery(self, client: str, message: Message) -> float:
+        """Each partition of each topic has its own delays, so topics overtake one another."""
+        if client in self.cut:
+            return 1.0
+        if not self.over and self.random.randrange(1000) < self.slow:
+            return self.random.uniform(0.05, 2.0)
+        return self.random.uniform(0.0, 0.004)
+
+
+def schedule(random: Random, services: list[str], nodes: list[str], length: float, lease: float) -> list[Event]:
+    """The disasters of one run, in order of time. A few runs have none."""
+    events = []
+    for _ in range(random.choice([0, 2, 4, 8, 14])):
+        at = random.uniform(1.0, length)
+        agent, service = f"agent-{random.choice(nodes)}", random.choice(services)
+        node = agent.removeprefix("agent-")
+        roll = random.randrange(100)
+        if roll < 24:
+            events.append(Event(at, "kill", service, random.choice([0.1, 1.0, 8.0, 15.0])))
+        elif roll < 40:
+            events.append(Event(at, "pause", service, random.choice([0.5, 3.0, 9.0, 20.0])))
+        elif roll < 54:
+            events.append(Event(at, "kill", agent, random.choice([0.1, 2.0, 12.0, lease * 0.6])))
+        elif roll < 61:
+            events.append(Event(at, "pause", agent, random.choice([0.5, 5.0, 15.0])))
+        elif roll < 69:
+            events.append(Event(at, "host-crash", node, random.choice([1.0, 5.0, 20.0])))
+        elif roll < 79:
+            events.append(Event(at, "cut", agent, random.choice([2.0, 10.0, 25.0, lease * 2.5])))
+        elif roll < 83:
+            events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
+        elif roll < 92:
+            events.append(Event(at, random.choice(["kill-mid-turn", "pause-mid-turn"]), "admission-0", random.choice([0.1, 9.0])))
+        elif roll < 96:
+            events.append(Event(at, "outage", "everybody", random.choice([1.0, 5.0, 20.0])))
+        else:
+            events.append(Event(at, "task-dies", node))
+    return sorted(events, key=lambda event: event.at)

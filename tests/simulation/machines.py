@@ -1,0 +1,95 @@
+"""The simulated machines, watched: what a task may do to a device is judged at the moment it happens.
+
+A machine outlives its agent: the timers of its tasks run outside of any process. It asks the witness, who knows the
+log as it is stored at this moment, whether a start or a stop may have an effect now.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from bailiff_node_agent.agent import ISOLATED
+from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.disk import MemoryStorage
+from bailiff_node_agent.runtime import Exit, Launch, Running, SimulatedMachine, TaskKey
+from bailiff_node_agent.settings import NodeDeclaration
+from tests.invariants import Living
+
+
+class Judge(Protocol):
+    """Who knows whether something may happen on a machine now."""
+
+    def starts(self, task: Living) -> None: ...
+
+    def stops(self, task: Living, how: str, *, isolated: bool) -> None: ...
+
+    def ended(self, task: Living, code: int) -> None: ...
+
+
+class WatchedMachine(SimulatedMachine):
+    """One host: its disk, its GPUs, its tasks."""
+
+    def __init__(self, node: NodeDeclaration, judge: Judge) -> None:
+        super().__init__()
+        self.node, self.judge = node, judge
+        self.storage = MemoryStorage()
+        self.inventory = SimulatedInventory(node.gpus, node.name, self.identify)
+        self.attach_devices(self.inventory)
+        self.booted_at = 0.0
+
+    def living(self) -> list[Living]:
+        """What runs here now."""
+        return [self._living_task(task.running) for task in self._tasks.values() if task.exit is None]
+
+    def host_crash(self) -> None:
+        """Power off and on again."""
+        _outside(self.crash)
+        self.booted_at = asyncio.get_running_loop().time()
+
+    def fail_one(self, random: Random) -> str | None:
+        """One task dies by itself, with an exit code of its own."""
+        living = sorted((task for task in self._tasks.values() if task.exit is None), key=lambda task: task.running.pid)
+        if not living:
+            return None
+        task = random.choice(living)
+        _outside(self._end, task, random.choice([1, 2, 85, 137, 0]))
+        return str(task.running.key)
+
+    def _living_task(self, running: Running) -> Living:
+        key = running.key
+        return Living(self.node.name, key.job, key.attempt, int(key.task), running.device_ids)
+
+    def _start(self, launch: Launch) -> Running | Exit:
+        if launch.key not in self._tasks:
+            key = launch.key
+            self.judge.starts(Living(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids))
+        return _outside(super()._start, launch)
+
+    def _notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
+        self._judge_stop(key, "notice", isolated=payload.get("reason") == ISOLATED)
+        _outside(super()._notice, key, payload)
+
+    def _terminate(self, key: TaskKey) -> None:
+        self._judge_stop(key, "TERM")
+        _outside(super()._terminate, key)
+
+    def _kill(self, key: TaskKey) -> None:
+        self._judge_stop(key, "KILL")
+        _outside(super()._kill, key)
+
+    def _end(self, task: Any, code: int, supervisor_lost: bool = False) -> None:
+        super()._end(task, code, supervisor_lost)
+        self.judge.ended(self._living_task(task.running), code)
+
+    def _judge_stop(self, key: TaskKey, how: str, *, isolated: bool = False) -> None:
+        task = self._tasks.get(key)
+        if task is not None and task.exit is None:
+            isolated = isolated or (task.notice or {}).get("reason") == ISOLATED
+            self.judge.stops(self._living_task(task.running), how, isolated=isolated)
+
+
+def _outside(call: Callable[..., Any], *args: Any) -> Any:
+    """Call it outside of the agent's process, so that what it sets going lives on without the agent."""
+    return contextvars.Context().run(call, *args)

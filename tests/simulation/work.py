@@ -1,0 +1,195 @@
+"""What people want from the pool: random jobs, cancellations, nonsense, and a client that repeats itself."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from random import Random
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.memory import MemoryBus
+from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, ReturnNode, SubmitJob
+from bailiff_bus.port import BusUnavailable, Headers
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import (
+    EvictionRules,
+    NodeRules,
+    Policy,
+    PreemptionRules,
+    PriorityClass,
+)
+from bailiff_node_agent.settings import NodeDeclaration
+
+GIB = 1 << 30
+SECOND = 1_000_000
+MOST_JOBS = 24
+
+
+@dataclass(frozen=True)
+class Post:
+    """One message to `bailiff.requests` at a moment."""
+
+    at: float
+    headers: Headers
+    value: bytes
+
+
+@dataclass
+class Wishes:
+    """Everything that will be asked in one run."""
+
+    posts: list[Post] = field(default_factory=list)
+
+
+def some_nodes(random: Random, domain: str) -> list[NodeDeclaration]:
+    """One to four machines, small ones more often."""
+    nodes = []
+    for number in range(random.choice([1, 2, 2, 3, 4])):
+        gpus = random.choice([0, 1, 2, 2, 4, 4, 8])
+        declared = {
+            "name": f"node-{number}",
+            "domain": domain,
+            "gpus": f"{gpus}x{random.choice(['H100-80GB', 'H100-80GB', 'A100-40GB'])}" if gpus else "0",
+            "cpu_milli": random.choice([4, 8, 16]) * 1000,
+            "memory_bytes": random.choice([16, 64]) * GIB,
+            "max_tasks": random.choice([3, 1000]),
+            "machine_id": f"machine-{number}",
+        }
+        nodes.append(NodeDeclaration.model_validate(declared))
+    return nodes
+
+
+def some_policy(random: Random) -> Policy:
+    """Short times, so that a run sees them pass."""
+    return Policy(
+        priority_classes=(
+            PriorityClass(name="inference", value=125, preemptible=False),
+            PriorityClass(name="patient", value=110, preemptible=True, preemption_policy="Never"),
+            PriorityClass(name="interactive", value=75, preemptible=True, grace=random.choice([1, 3]) * SECOND),
+            PriorityClass(name="train", value=50, preemptible=True, global_default=True),
+        ),
+        preemption=PreemptionRules(
+            reservation_expiry=random.choice([5, 20, 60]) * SECOND,
+            selection_timeout=random.choice([1, 5]) * SECOND,
+            search_steps=random.choice([5, 20_000]),
+        ),
+        eviction=EvictionRules(grace=random.choice([1, 5]) * SECOND, stuck_after=random.choice([2, 10]) * SECOND),
+        nodes=NodeRules(
+            unreachable_after=random.choice([6, 10]) * SECOND,
+            lease=random.choice([20, 40]) * SECOND,
+            lost_margin=45 * SECOND,
+            stale_share_percent=random.choice([20, 60]),
+        ),
+    )
+
+
+def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
+    """Jobs, and what else comes in, in order of time."""
+    posts: list[Post] = []
+    rush = random.choice([0.2, 0.5, 1.0])
+    for number in range(random.choice([6, 12, 18, MOST_JOBS])):
+        at = random.uniform(0.0, length * 0.8 * rush)
+        job = f"job-{number}"
+        submit = SubmitJob(demand=_demand(random, job, nodes), spec=_spec(random, number))
+        posts += _posted(random, domain, at, f"submit-{job}", submit)
+        if random.randrange(6) == 0:
+            cancel = CancelJob(job=job)
+            posts += _posted(random, domain, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
+    posts += [_nonsense(random, domain, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
+    return sorted(posts, key=lambda post: post.at)
+
+
+def clean_up(domain: str, at: float) -> list[Post]:
+    """What people do in the end: an operator lets silence be judged again, and what can never start is cancelled."""
+    never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
+    cancels = [_post(domain, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
+    return [_post(domain, at, "return-nodes", ReturnNode()), *cancels]
+
+
+def _lacks_secret(number: int) -> bool:
+    return number % 12 == 11
+
+
+def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand:
+    most = max((int(node.gpus.partition("x")[0]) for node in nodes), default=0)
+    groups = []
+    for _ in range(random.choice([1, 1, 1, 2])):
+        gpus = random.choice([0, 1, 1, 2, most // 2, most])
+        groups.append(
+            TaskGroup(
+                count=random.choice([1, 1, 1, 2, 3] if gpus < 2 else [1, 1, 1, 1, 2]),
+                gpu_milli=1000 * min(gpus, most if random.randrange(20) else 9),
+                cpu_milli=random.choice([0, 500, 1000, 3000]),
+                memory_bytes=random.choice([0, 1, 1, 8]) * GIB,
+                gpu_models=random.choice([(), (), (), (), (), (), ("H100-80GB",)]),
+            )
+        )
+    return JobDemand(
+        job=job,
+        tasks=tuple(groups),
+        priority_class=random.choice(["inference", "patient", "interactive", "interactive", "train", "train", None]),
+        preemptible=random.choice([None, None, None, False]),
+        grace=random.choice([None, None, 0, 2 * SECOND, 8 * SECOND]),
+        on_eviction=random.choice(["requeue", "requeue", "requeue", "end"]),
+        max_failures=random.choice([0, 1, 3]),
+    )
+
+
+def _spec(random: Random, number: int = 0) -> JobSpec:
+    env = {
+        "BAILIFF_SIM_RUN_FOR": str(random.choice([0, 0.5, 5, 15, 30, 60])),
+        "BAILIFF_SIM_ON_TERM": random.choice(["exit", "exit", "ignore", "exit:0:0.5", "exit:85:1", "exit:3:2", "exit:143:0.2"]),
+        "BAILIFF_SIM_ON_NOTICE": random.choice(["ignore", "ignore", "exit", "exit:85:1.5", "exit:0:1"]),
+    }
+    secrets = {"TOKEN": "missing"} if _lacks_secret(number) else {}
+    return JobSpec(command=("train",), env=env, secrets=secrets, runtime="simulated")
+
+
+def _posted(random: Random, domain: str, at: float, request: str, body: RequestBody) -> list[Post]:
+    """Once, or repeated by an impatient client, or with the same id for something else."""
+    posts = [_post(domain, max(0.0, at), request, body)]
+    roll = random.randrange(12)
+    if roll < 2:
+        posts.append(_post(domain, max(0.0, at) + random.choice([0.0, 0.01, 7.0]), request, body))
+    if roll == 3:
+        posts.append(_post(domain, max(0.0, at) + 1.0, request, CancelJob(job="no-such-job")))
+    return posts
+
+
+def _post(domain: str, at: float, request: str, body: RequestBody) -> Post:
+    return Post(at, *wrap(body, source="/people", id=request, domain=domain, time_us=0 or 1_800_000_000_000_000))
+
+
+def _nonsense(random: Random, domain: str, at: float) -> Post:
+    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", domain=domain, time_us=1_800_000_000_000_000)
+    match random.randrange(7):
+        case 0:
+            return Post(at, (), random.randbytes(20))
+        case 1:
+            return Post(at, headers, b"{")
+        case 2:
+            return Post(at, headers, json.dumps({"job": "X" * 100}).encode())
+        case 3:
+            return Post(at, tuple((name, b"nowhere" if name == "ce_domain" else text) for name, text in headers), value)
+        case 4:
+            return Post(at, tuple((name, b"what.is.this" if name == "ce_type" else text) for name, text in headers), value)
+        case 5:
+            huge = SubmitJob(demand=JobDemand(job="huge", tasks=(TaskGroup(count=1000, gpu_milli=64_000),)), spec=_spec(random))
+            return _post(domain, at, f"huge-{at}", huge)
+    return Post(at, tuple(header for header in headers if header[0] != "ce_id"), value)
+
+
+async def client(bus: MemoryBus, posts: list[Post]) -> None:
+    """Send everything at its moment, in order; what was not acknowledged is sent again with the same id."""
+    loop = asyncio.get_running_loop()
+    producer = None
+    for post in posts:
+        await asyncio.sleep(max(0.0, post.at - loop.time()))
+        while True:
+            try:
+                producer = producer or await bus.producer()
+                await (await producer.send(topics.REQUESTS.name, post.value, key=b"pool-a", headers=post.headers))
+                break
+            except BusUnavailable:
+                producer = None
+                await asyncio.sleep(0.3)

@@ -1,0 +1,462 @@
+"""One run: a pool, its services on the bus in memory, what people want, and what goes wrong. All of it from one seed.
+
+    cluster, machines          outlive everything
+    processes                  one for each replica of a service and one for each node agent; killed and started again
+    witness                    sees every record and every start and stop of a task, and checks after each
+"""
+
+import asyncio
+import contextvars
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import structlog
+
+from bailiff_admission.service import AdmissionService
+from bailiff_admission.settings import AdmissionSettings
+from bailiff_bus import topics
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.domains import FollowingService
+from bailiff_bus.envelope import Unacceptable, unwrap, unwrap_dead_letter
+from bailiff_bus.log import AuditReader
+from bailiff_bus.memory import MemoryBus, MemoryCluster
+from bailiff_bus.messages import Proposal, RequestBody
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
+from bailiff_bus.runtime import Service
+from bailiff_bus.settings import ServiceSettings
+from bailiff_core.fold.log import request_key
+from bailiff_core.model.pool import ENDED, Pool
+from bailiff_core.records.facts import InputRejected
+from bailiff_eviction_executor.executor import Executor
+from bailiff_node_agent.agent import Machine
+from bailiff_node_agent.disk import Evictions, Fences, Reports, draw_incarnation
+from bailiff_node_agent.runtime import SimulatedRuntime
+from bailiff_node_agent.service import NodeAgentService
+from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
+from bailiff_victim_selection.selector import answer_selection, select_for_ever
+from tests.invariants import Living, chain_of, folds_agree, nothing_is_owed, replay_is_identical
+
+from .faults import Event, Weather, schedule
+from .machines import WatchedMachine
+from .processes import Process, VirtualLoop
+from .witness import Witness
+from .work import clean_up, client, some_nodes, some_policy, some_wishes
+
+DOMAIN = "pool-a"
+START = 1_800_000_000_000_000  # µs UTC
+LENGTH = 45.0  # so long people ask and things go wrong
+PATIENCE = 300.0  # and so long everything may take to come to rest
+SETTLED_FOR = 2.0
+
+
+@dataclass
+class Outcome:
+    """What one run came to. `partition`: the raw audit partition."""
+
+    seed: int
+    violation: str | None
+    witness: Witness
+    events: list[Event]
+    about: str
+    partition: list[Message] = field(default_factory=list)
+
+    def bytes(self) -> bytes:
+        """Everything that the audit partition holds, orphans included."""
+        return repr([(m.offset, m.time, m.key, m.headers, m.value) for m in self.partition]).encode()
+
+    def story(self, last: int | None = None) -> str:
+        """For a person: the seed, the pool, what went wrong when, and the event lines."""
+        lines = [f"{at:9.3f} {line}" for at, line in self.witness.lines]
+        shown = lines if last is None else lines[-last:]
+        faults = [f"  {event}" for event in self.events] or ["  none"]
+        return "\n".join([f"seed {self.seed}: {self.violation or 'all is well'}", self.about, "faults:", *faults, "story:", *shown])
+
+
+class WatchedCluster(MemoryCluster):
+    """Tells the witness of every message in the moment in which it is stored."""
+
+    witness: Witness
+    in_mid_turn: Callable[[], None] | None = None
+
+    def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
+        message = super().store(topic, partition, key, headers, value)
+        self.witness.stored(message)
+        if topic == topics.AUDIT.name and self.witness.pool.turn_open and self.in_mid_turn is not None:
+            act, self.in_mid_turn = self.in_mid_turn, None
+            act()
+        return message
+
+
+class Client(MemoryBus):
+    """A client that notices when it is cut off, as a real one does by its time-outs."""
+
+    def __init__(self, cluster: MemoryCluster, name: str, weather: Weather) -> None:
+        super().__init__(cluster, name)
+        self._weather = weather
+
+    async def spans(self, topic: str) -> Mapping[int, Span]:
+        await self._reachable()
+        return await super().spans(topic)
+
+    async def producer(self) -> Producer:
+        await self._reachable()
+        return await super().producer()
+
+    async def _reachable(self) -> None:
+        if self.name in self._weather.cut:
+            await asyncio.sleep(1.0)
+            raise BusUnavailable(f"{self.name} is cut off")
+
+
+class SimulatedAgentService(NodeAgentService):
+    """The node agent on a simulated machine that outlives it."""
+
+    machine: WatchedMachine
+    fresh: Callable[[], bytes]
+
+    def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
+        storage = self.machine.storage
+        return Machine(
+            node=node,
+            inventory=self.machine.inventory,
+            runtimes={"simulated": SimulatedRuntime(self.machine)},
+            storage=storage,
+            fences=Fences(storage),
+            reports=Reports(storage),
+            evictions=Evictions(storage),
+            incarnation=draw_incarnation(
+                storage,
+                machine_id=node.machine_id,
+                boot_id=f"{node.name}-boot-{self.machine.boots}",
+                incarnation=self.fresh().hex(),
+            ),
+            folder=Path("/simulated") / node.name,
+        )
+
+
+async def answer_inline(pool: Pool) -> Proposal:
+    """The search, without a thread."""
+    return answer_selection(pool)
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, loop: VirtualLoop, folder: Path) -> None:
+        self.seed, self.loop, self.folder = seed, loop, folder
+        self.random = Random(f"bailiff/{seed}")
+        self.witness = Witness(DOMAIN, loop.time)
+        random = self.random
+        self.nodes = some_nodes(random, DOMAIN)
+        self.policy = some_policy(random)
+        self.digest_every = random.choice([10, 50, 10_000])
+        self.largest_turn = random.choice([1, 3, 200, 200])
+        replicas = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
+        self.replicas = [f"{name}-{number}" for name, count in replicas.items() for number in range(count)]
+        self.posts = some_wishes(random, DOMAIN, self.nodes, LENGTH)
+        lease = self.policy.nodes.lease / 1_000_000
+        self.events = schedule(random, self.replicas, [node.name for node in self.nodes], LENGTH, lease)
+        bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
+        self.weather = Weather(Random(f"weather/{seed}"), loop.time, bad, slow)
+        self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
+        self.cluster.witness = self.witness
+        for topic in topics.TOPICS.values():
+            self.cluster.add_partitions(topic.name, 1 if topic is topics.AUDIT else random.choice([1, 2]))
+        self.machines = {node.name: WatchedMachine(node, self.witness) for node in self.nodes}
+        self.witness.living = self.living
+        self.processes: dict[str, Process] = {}
+        self.all_processes: list[Process] = []
+        self.lives: dict[str, int] = {}
+        self.skews = {name: random.randrange(-1_000_000, 1_000_000) for name in (*self.replicas, *self.machines)}
+        (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": DOMAIN, "partition": 0}]}), encoding="utf-8")
+        (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
+
+    # --- clocks
+
+    def broker_time(self) -> int:
+        """µs UTC."""
+        return START + int(self.loop.time() * 1_000_000)
+
+    def ambient(self, name: str, booted_at: float = -1000.0) -> Ambient:
+        """The clocks and dice of one life of a process."""
+        self.lives[name] = self.lives.get(name, 0) + 1
+        dice = Random(f"{self.seed}/{name}/{self.lives[name]}")
+        skew = self.skews[name.removeprefix("agent-")]
+        return Ambient(
+            wall=lambda: self.broker_time() + skew,
+            boot=lambda: int((self.loop.time() - booted_at) * 1_000_000),
+            fresh=lambda: dice.randbytes(16),
+        )
+
+    # --- processes
+
+    def living(self) -> list[Living]:
+        """What runs on all machines."""
+        return [task for machine in self.machines.values() for task in machine.living()]
+
+    def start(self, name: str) -> None:
+        """Begin a new life of this process."""
+        process = self.processes[name] = Process(name)
+        self.all_processes.append(process)
+        if name.startswith("agent-"):
+            machine = self.machines[name.removeprefix("agent-")]
+            ambient = self.ambient(name, machine.booted_at - 1000.0)
+            process.start(self._host(process, lambda bus: self._agent(machine, bus, ambient)))
+            return
+        ambient = self.ambient(name)
+        make = {"admission": self._admission, "selection": self._selection, "executor": self._executor}
+        process.start(self._host(process, lambda bus: make[name.partition("-")[0]](name, bus, ambient)))
+
+    async def _host(self, process: Process, make: Callable[[MemoryBus], Service]) -> None:
+        """What the runtime does around a service: after an outage of Kafka a new one is made."""
+        while True:
+            bus = Client(self.cluster, process.name, self.weather)
+            process.buses.append(bus)
+            try:
+                await make(bus).run(asyncio.Event())
+            except BusUnavailable as error:
+                self.witness.tell(f"{process.name}: {error}; trying again")
+            except Exception as error:  # noqa: BLE001 - the service has died, whatever of
+                raise_site = error.__traceback__
+                while raise_site is not None and raise_site.tb_next is not None:
+                    raise_site = raise_site.tb_next
+                where = f"{raise_site.tb_frame.f_code.co_filename}:{raise_site.tb_lineno}" if raise_site else "?"
+                self.witness.complain(f"{process.name} died of {type(error).__name__}: {error} ({where})")
+                return
+            await asyncio.sleep(0.5)
+
+    def _common(self, name: str) -> dict[str, object]:
+        return {"pools": self.folder / "pools.yaml", "state_dir": self.folder / name, "instance": name}
+
+    def _admission(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+        settings = AdmissionSettings(
+            **self._common(name),  # type: ignore[arg-type]
+            policy=self.folder / "policy.yaml",
+            digest_every=self.digest_every,
+            largest_turn=self.largest_turn,
+        )
+        return AdmissionService(settings, _metrics(), bus, ambient)
+
+    def _selection(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+        settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
+        return FollowingService(
+            "victim-selection", settings, _metrics(), bus, lambda view: select_for_ever(view, ambient, answer_inline)
+        )
+
+    def _executor(self, name: str, bus: MemoryBus, ambient: Ambient) -> Service:
+        settings = ServiceSettings(**self._common(name))  # type: ignore[arg-type]
+        return FollowingService(
+            "eviction-executor", settings, _metrics(), bus, lambda view: Executor(view, ambient, _metrics()).run()
+        )
+
+    def _agent(self, machine: WatchedMachine, bus: MemoryBus, ambient: Ambient) -> Service:
+        settings = NodeAgentSettings(
+            **self._common(f"agent-{machine.node.name}"),  # type: ignore[arg-type]
+            nodes=(machine.node,),
+            heartbeat_s=2.0,
+            ship_logs=False,
+        )
+        service = SimulatedAgentService(settings, _metrics(), bus, ambient)
+        service.machine, service.fresh = machine, ambient.fresh
+        return service
+
+    def kill(self, name: str) -> None:
+        """As `kill -9`. Some of what it had handed to the network may still arrive, in order, a little later."""
+        process = self.processes[name]
+        for bus in process.buses:
+            for producer in bus._producers:
+                for letter in list(producer._letters)[: self.random.choice([0, 0, 1, 3, 100])]:
+                    delay = self.random.uniform(0.001, 0.002)
+                    parts = (letter.topic, letter.partition, letter.key, letter.headers, letter.value)
+                    self.loop.call_later(delay, self.cluster.store, *parts)
+        process.kill()
+
+    # --- disasters
+
+    async def suffer(self) -> None:
+        """Let every event of the schedule happen."""
+        async with asyncio.TaskGroup() as group:
+            for event in self.events:
+                group.create_task(self._befall(event))
+
+    async def _befall(self, event: Event) -> None:
+        await asyncio.sleep(event.at)
+        self.witness.tell(f"*** {event.kind} {event.target} for {event.seconds} s")
+        target, seconds = event.target, event.seconds
+        match event.kind:
+            case "kill":
+                await self._kill(target, seconds)
+            case "pause":
+                await self._pause(target, seconds)
+            case "kill-mid-turn" | "pause-mid-turn":
+                await self._mid_turn(event)
+            case "host-crash":
+                agent = f"agent-{target}"
+                if self.processes[agent].state != "killed":
+                    self.kill(agent)
+                    self.machines[target].host_crash()
+                    await asyncio.sleep(seconds)
+                    self._restart(agent)
+            case "cut" | "outage":
+                cut = {target} if event.kind == "cut" else {*self.processes, "client"}
+                self.weather.cut |= cut
+                await asyncio.sleep(seconds)
+                self.weather.cut -= cut
+            case "task-dies":
+                self.machines[target].fail_one(self.random)
+
+    async def _mid_turn(self, event: Event) -> None:
+        """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""
+        moment = asyncio.Event()
+        self.cluster.in_mid_turn = moment.set
+        try:
+            await asyncio.wait_for(moment.wait(), 20.0)
+        except TimeoutError:
+            self.cluster.in_mid_turn = None
+            return
+        strike = self._kill if event.kind.startswith("kill") else self._pause
+        writers = [name for name in self.replicas if name.startswith("admission")]
+        await asyncio.gather(*(strike(name, event.seconds) for name in writers))
+
+    async def _kill(self, name: str, seconds: float) -> None:
+        if self.processes[name].state != "killed":
+            self.kill(name)
+            await asyncio.sleep(seconds)
+            self._restart(name)
+
+    async def _pause(self, name: str, seconds: float) -> None:
+        process = self.processes[name]
+        if process.state == "running":
+            process.pause()
+            await asyncio.sleep(seconds)
+            self.witness.tell(f"*** {name} goes on")
+            process.resume()
+
+    def _restart(self, name: str) -> None:
+        self.witness.tell(f"*** {name} starts again")
+        self.start(name)
+
+    # --- the run
+
+    async def run(self) -> None:
+        """From the first start to the rest at the end."""
+        for name in self.replicas:
+            self.start(name)
+        for machine in self.machines:
+            self.start(f"agent-{machine}")
+        asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.posts))
+        await self.suffer()
+        await asking
+        await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
+        self.weather.over = True
+        self.witness.tell("*** from here on nothing goes wrong any more")
+        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
+        rested_since = self.loop.time()
+        end = self.loop.time() + PATIENCE
+        while self.loop.time() < end and self.witness.violation is None:
+            await asyncio.sleep(0.5)
+            if not self._at_rest():
+                rested_since = self.loop.time()
+            elif self.loop.time() - rested_since > SETTLED_FOR:
+                break
+        if self.witness.violation is None:
+            await self._last_checks()
+
+    def _at_rest(self) -> bool:
+        pool = self.witness.pool
+        return not pool.turn_open and not any(True for _ in nothing_is_owed(pool)) and not self.living()
+
+    async def _last_checks(self) -> None:
+        witness = self.witness
+        for complaint in (*nothing_is_owed(witness.pool), *witness.history.end(), *self._unanswered()):
+            witness.complain(f"at the end: {complaint}")
+            return
+        for task in self.living():
+            witness.complain(f"at the end {task} still runs")
+            return
+        partition = self.cluster.messages(topics.AUDIT.name, 0)
+        records, orphans = chain_of(partition, DOMAIN)
+        reader = AuditReader(MemoryBus(self.cluster, "auditor"), DOMAIN, 0)
+        read = 0
+        end = len(partition)
+        while reader.offset < end:
+            read += len(await reader.read(0.1))
+        if (read, reader.orphans) != (len(records), orphans) or orphans != witness.orphans:
+            witness.complain(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
+        for complaint in (*replay_is_identical(records), *folds_agree(records)):
+            witness.complain(complaint)
+
+    def _unanswered(self) -> list[str]:
+        """Requests without a trace in the log, and rejections without a dead letter."""
+        pool, found = self.witness.pool, []
+        records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), DOMAIN)
+        rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
+        muted = any(data.count > 1 for data in rejected)
+        places = {(data.topic, data.partition, data.offset) for data in rejected}
+        for partition in range(len(self.cluster.partitions(topics.REQUESTS.name))):
+            for message in self.cluster.messages(topics.REQUESTS.name, partition):
+                if (message.topic, message.partition, message.offset) in places or muted:
+                    continue
+                try:
+                    envelope = unwrap(message, accept=(RequestBody,))
+                except Unacceptable as refusal:
+                    found.append(f"{message.topic}/{message.partition}/{message.offset} ({refusal}) was not rejected")
+                    continue
+                if request_key(envelope.source, envelope.id) not in pool.requests:
+                    found.append(f"the request {envelope.id} was neither accepted nor rejected")
+        letters = set()
+        for partition in range(len(self.cluster.partitions(topics.DEAD_LETTERS.name))):
+            for message in self.cluster.messages(topics.DEAD_LETTERS.name, partition):
+                letter, _, _ = unwrap_dead_letter(message)
+                letters.add((letter.topic, letter.partition, letter.offset))
+        found += [f"the rejected input {place} has no dead letter" for place in sorted(places - letters)]
+        return found
+
+    async def tear_down(self) -> None:
+        """Let every process end, so that nothing is left behind for the next run."""
+        for process in self.all_processes:
+            process.state = "running"
+            self.loop.make_ready(process.put_aside)
+            process.put_aside = []
+            for bus in process.buses:
+                bus._running.set()
+        for _ in range(30):
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if not others:
+                return
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others, timeout=1.0)
+
+
+@cache
+def _metrics() -> Metrics:
+    """One set for everybody: nobody looks at it here."""
+    return Metrics()
+
+
+def run(seed: int) -> Outcome:
+    """Run this seed."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    loop = VirtualLoop()
+    with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder:
+        world = World(seed, loop, Path(folder))
+        try:
+            loop.run_until_complete(world.run())
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is a finding, too
+            world.witness.complain(f"the run ended with {type(error).__name__}: {error}")
+        partition = world.cluster.messages(topics.AUDIT.name, 0)
+        violation = world.witness.violation
+        world.witness.violation = violation or "the run is over"
+        loop.run_until_complete(world.tear_down())
+        loop.close()
+    nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in world.nodes)
+    about = f"{nodes}; {', '.join(world.replicas)}; weather {world.weather.bad}/{world.weather.slow} of 1000"
+    return Outcome(seed, violation, world.witness, world.events, about, partition)

@@ -1,0 +1,281 @@
+"""A scribe that writes true logs: facts are folded, the core decides, the records are chained and stored.
+
+`preemption_story` is the log that most tests here look at; `bailiff` runs the command on a cluster in memory.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bailiff.cli import app, session
+from bailiff_bus import topics
+from bailiff_bus.engine_identity import engine_identity
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.memory import MemoryBus, MemoryCluster
+from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, SubmitJob
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
+from bailiff_core.fold import close_turn, fold
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import ChainHead, Record, continues, encode, facts
+from bailiff_core.records.payload import Fact
+from bailiff_core.turn import decide, decision_record
+from bailiff_core.victims.batch import select_batch
+
+NOON = 1_795_262_400_000_000  # 2026-11-21 12:00 UTC
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+GIB = 2**30
+
+
+class Scribe:
+    """Writes one domain's log into a cluster in memory, turn by turn, as admission does."""
+
+    def __init__(self, domain: str = "pool-a", partition: int = 0, cluster: MemoryCluster | None = None) -> None:
+        self.now = NOON
+        self.cluster = cluster or MemoryCluster(clock=lambda: self.now)
+        self.cluster.create_topics(domains=partition + 1)
+        self.domain, self.partition = domain, partition
+        self.pool = Pool()
+        self.head = ChainHead(domain)
+        self.records: list[Record] = []
+
+    def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
+        """The first records of a domain, and its first writer."""
+        created = facts.DomainCreated(domain=self.domain, partition=self.partition, nonce="0" * 8)
+        self._append(0, 0, False, created)
+        self._append(0, 0, True, facts.PolicyApplied(policy=policy))
+        self.writer("writer-1", logic)
+
+    def writer(self, name: str, logic: int = LOGIC) -> None:
+        """A new writer incarnation, with its first turn."""
+        engine = engine_identity()
+        started = facts.WriterStarted(
+            writer=name, release=engine.release, digest=engine.digest, logic=logic, state_schema=STATE_SCHEMA
+        )
+        self.pool.writer = name
+        self.turn(started, epoch=self.pool.epoch + 1)
+
+    def turn(self, *given: Fact, actor: str = "", epoch: int | None = None) -> list[Record]:
+        """Facts, then what the core decides on them."""
+        number = self.pool.turn + 1
+        begun = len(self.records)
+        for fact in given:
+            self._note(number, self.pool.epoch if epoch is None else epoch, False, fact, actor)
+        for decision in decide(self.pool):
+            self.records.append(decision_record(self.pool, decision, prev="", turn_end=False))
+        self.records[-1] = dataclasses.replace(self.records[-1], turn_end=True)
+        close_turn(self.pool)
+        written = self.records[begun:]
+        self._store(written)
+        return written
+
+    def after(self, micros: int) -> "Scribe":
+        """So much later."""
+        self.now += micros
+        return self
+
+    def _append(self, turn: int, epoch: int, turn_end: bool, fact: Fact) -> None:
+        self._note(turn, epoch, turn_end, fact, "")
+        if turn_end:
+            close_turn(self.pool)
+        self._store(self.records[-1:])
+
+    def _note(self, turn: int, epoch: int, turn_end: bool, fact: Fact, actor: str) -> None:
+        record = Record(
+            domain=self.domain, seq=self.pool.seq + 1, epoch=epoch, turn=turn, turn_end=turn_end, time=self.now, prev="",
+            writer=self.pool.writer, engine=str(engine_identity()), policy=self.pool.policy_revision, type=fact.type_name(),
+            data=fact, actor=actor, auth="signed" if actor else "",
+        )  # fmt: skip
+        fold(self.pool, record)
+        self.records.append(record)
+
+    def _store(self, records: list[Record]) -> None:
+        for record in records:
+            wire = encode(dataclasses.replace(record, prev=self.head.hash))
+            head = continues(self.head, wire)
+            assert isinstance(head, ChainHead), head
+            self.cluster.store(topics.AUDIT.name, self.partition, None, wire.headers, wire.value)
+            self.head = head
+
+    # --- facts in few words
+
+    def node(self, name: str, gpus: int = 8, model: str = "H100-80GB") -> None:
+        """A machine joins."""
+        devices = tuple(facts.DeviceFacts(id=f"GPU-{name}-{at}", model=model, memory_bytes=80 * GIB) for at in range(gpus))
+        number = len(self.pool.nodes)
+        self.turn(
+            facts.NodeJoined(
+                node=name,
+                number=number,
+                incarnation=f"inc-{name}",
+                machine_id=f"machine-{name}",
+                boot_id="boot",
+                report=0,
+                cpu_milli=64_000,
+                memory_bytes=512 * GIB,
+                devices=devices,
+                labels={"zone": "a"},
+            )
+        )
+
+    def submit(self, job: str, gpus: int, tasks: int = 1, class_: str = "train", request: facts.RequestId | None = None) -> None:
+        """A job is accepted."""
+        group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=2000, memory_bytes=8 * GIB)
+        demand = JobDemand(job=job, tasks=(group,), priority_class=class_)
+        self.turn(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
+
+    def start(self, job: str) -> None:
+        """All tasks of the job run."""
+        for task in list(self.pool.jobs[job].tasks):
+            self.turn(facts.TaskStarted(**self._at(job, task.index)))
+
+    def propose(self) -> None:
+        """Victim selection answers."""
+        selection = self.pool.selection
+        assert selection is not None
+        answers = select_batch(self.pool, selection.requests, 20_000)
+        proposal = {"number": selection.number, "computed_at": self.pool.seq, "logic": LOGIC}
+        self.turn(facts.ProposalReceived(**proposal, answers=tuple(answers)))
+
+    def evict(self, job: str) -> None:
+        """The job leaves as it was told to."""
+        found = self.pool.jobs[job]
+        assert found.eviction is not None
+        decided = found.eviction.decided_seq
+        self.turn(facts.EvictionBegun(job=job, attempt=found.attempt, decided=decided))
+        for task in list(found.tasks):
+            at = self._at(job, task.index)
+            self.turn(facts.EvictionStaged(**at, stage="noticed"))
+            self.after(2 * SECOND).turn(facts.EvictionStaged(**at, stage="term_sent", after=2 * SECOND))
+            self.after(SECOND).turn(facts.TaskExited(**at, exit_code=-15))
+            self.turn(facts.TaskReleased(**at))
+
+    def finish(self, job: str, exit_code: int = 0) -> None:
+        """Every task of the job ends by itself."""
+        for task in list(self.pool.jobs[job].tasks):
+            at = self._at(job, task.index)
+            self.turn(facts.TaskExited(**at, exit_code=exit_code))
+            self.turn(facts.TaskReleased(**at))
+
+    def _at(self, job: str, task: int) -> dict[str, object]:
+        found = self.pool.jobs[job]
+        node = self.pool.nodes[found.tasks[task].node].name
+        return {"job": job, "attempt": found.attempt, "task": task, "node": node}
+
+
+def request_id(job: str, source: str = "laptop") -> facts.RequestId:
+    """The request that a job came by."""
+    return facts.RequestId(source=source, id=f"r-{job}", digest=hashlib.sha256(job.encode()).hexdigest())
+
+
+def quiet_story(scribe: Scribe) -> None:
+    """A pool with two nodes, one job that runs and one that has ended."""
+    scribe.begin()
+    scribe.node("gpu-01")
+    scribe.node("gpu-02", gpus=4, model="A100-40GB")
+    scribe.after(MINUTE).submit("train-7", gpus=4)
+    scribe.start("train-7")
+    scribe.submit("done-1", gpus=1)
+    scribe.start("done-1")
+    scribe.after(MINUTE).finish("done-1")
+
+
+def preemption_story(scribe: Scribe) -> None:
+    """The quiet story and train-8; then serve-2 needs all twelve GPUs, so both trains are to go; train-9 waits."""
+    quiet_story(scribe)
+    scribe.submit("train-8", gpus=4)
+    scribe.start("train-8")
+    scribe.after(3 * MINUTE).submit("serve-2", gpus=4, tasks=3, class_="inference")
+    scribe.propose()
+    scribe.submit("train-9", gpus=8)
+
+
+def finished_story(scribe: Scribe) -> None:
+    """The preemption story to its end: both trains go, serve-2 runs and ends, they come back."""
+    preemption_story(scribe)
+    scribe.evict("train-7")
+    scribe.evict("train-8")
+    scribe.start("serve-2")
+    scribe.after(MINUTE).finish("serve-2")
+    scribe.start("train-7")
+    scribe.start("train-8")
+
+
+# --- the command
+
+
+Run = Callable[..., Result]
+
+
+class AnsweringBus(MemoryBus):
+    """A client's bus on a pool whose admission answers each request the moment it is stored."""
+
+    def __init__(self, scribe: Scribe, then: Callable[[Scribe, str], None] = lambda scribe, job: None) -> None:
+        super().__init__(scribe.cluster, "client")
+        self.scribe, self.then = scribe, then
+
+    async def reader(self, positions):  # type: ignore[no-untyped-def]
+        self.answer()
+        return await super().reader(positions)
+
+    async def spans(self, topic):  # type: ignore[no-untyped-def]
+        self.answer()
+        return await super().spans(topic)
+
+    def answer(self) -> None:
+        """Write what is owed to the requests that have come since."""
+        for partition in range(topics.REQUESTS.partition_count(1)):
+            for message in self.cluster.messages(topics.REQUESTS.name, partition):
+                self._answer(unwrap(message))
+
+    def _answer(self, envelope) -> None:  # type: ignore[no-untyped-def]
+        if (envelope.source, envelope.id) in _SEEN:
+            return
+        _SEEN.add((envelope.source, envelope.id))
+        request = facts.RequestId(source=envelope.source, id=envelope.id, digest=envelope.digest)
+        body = envelope.body
+        if isinstance(body, SubmitJob) and body.demand.job not in self.scribe.pool.jobs:
+            self.scribe.turn(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
+            self.then(self.scribe, body.demand.job)
+            return
+        if isinstance(body, ApplyPolicy):
+            self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy))
+            return
+        if isinstance(body, ReplaceNode):
+            self.scribe.turn(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
+            return
+        if isinstance(body, ReturnNode):
+            self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
+            return
+        if isinstance(body, AcceptTruncation):
+            self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
+            return
+        if isinstance(body, CancelJob) and body.job in self.scribe.pool.jobs:
+            self.scribe.turn(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+            return
+        where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
+        reason = {"code": "no-such-job", "reason": "there is no such job"}
+        if isinstance(body, SubmitJob):
+            reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
+        self.scribe.turn(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
+
+
+_SEEN: set[tuple[str, str]] = set()
+
+
+def command_on(bus: Callable[[], MemoryBus], monkeypatch: pytest.MonkeyPatch, cache: str) -> Run:
+    """Runs `bailiff` with these arguments on such a bus."""
+    monkeypatch.setattr(session, "make_bus", lambda settings: bus())
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("BAILIFF_CACHE", cache)
+    runner = CliRunner()
+
+    def run(*arguments: str) -> Result:
+        return runner.invoke(app, list(arguments))
+
+    return run
