@@ -6,14 +6,16 @@ for what the log comes to hold, and at the end verifies and replays all of it. N
 
 import asyncio
 import contextlib
+import http.client
 import itertools
 import json
 import os
 import re
 import signal
+import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +36,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, PriorityClass
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
+from bailiff_devstack import free_port
 from bailiff_devstack.kafka import EmbeddedKafka
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
@@ -42,6 +45,7 @@ PATIENCE_S = 60.0
 POLL_S = 0.05
 GIB = 1 << 30
 JOB_LIVES_S = 300
+ALL_SERVICES = (*SERVICES, "node-agent-2")
 
 Some = TypeVar("Some", bound=Payload)
 
@@ -77,15 +81,28 @@ class System:
             policy=folder / "policy.yaml",
             env={"BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000", **(env or {})},
         )
+        self._rivals: dict[str, int] = {}
         self.stack = Stack(folder, plan, progress=print, kafka=kafka)
 
     def start(self) -> None:
         """All of it, until every service is ready."""
+        self.start_kafka()
+        self.start_services()
+        self.wait_ready()
+
+    def start_kafka(self) -> None:
+        """Kafka with its topics, and the files that the services read."""
         self.marks.mkdir(parents=True)
         (self.folder / "policy.yaml").write_text(yaml.safe_dump(POLICY.model_dump(mode="json")))
         self.stack.start_kafka()
-        for service in (*SERVICES, "node-agent-2"):
+
+    def start_services(self) -> None:
+        """All services. Does not wait until they are ready."""
+        for service in ALL_SERVICES:
             self.start_service(service)
+
+    def wait_ready(self) -> None:
+        """Until every service says that it is ready."""
         self.stack.processes.wait_ready(timeout_s=PATIENCE_S)
 
     def start_service(self, name: str) -> None:
@@ -95,6 +112,14 @@ class System:
             self.stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps(nodes)})
         else:
             self.stack.start_service(name)
+
+    def start_rival(self, name: str, program: str) -> None:
+        """Another admission, made by this Python program, with a name, a state folder and a port of its own."""
+        self._rivals[name] = free_port()
+        settings = self.stack.environment(name, self._rivals[name]) | self.stack.plan.env
+        settings["BAILIFF_STATE_DIR"] = str(self.folder / "rival")
+        url = f"http://127.0.0.1:{self._rivals[name]}/readyz"
+        self.stack.processes.start(name, [sys.executable, "-c", program], env=settings, ready_url=url)
 
     def kill(self, *services: str) -> None:
         """SIGKILL, as a crash would have it. Jobs go on."""
@@ -114,6 +139,18 @@ class System:
     def log_of(self, service: str) -> str:
         """What the service has written so far."""
         return self.stack.processes.log(service).read_text(errors="replace")
+
+    async def get(self, service: str, path: str) -> tuple[int, str]:
+        """Status and text of the service's answer over HTTP."""
+        port = self._rivals.get(service) or int(self.stack.address(service).rpartition(":")[2])
+        return await asyncio.to_thread(http_get, port, path)
+
+    async def metric(self, service: str, name: str, **labels: str) -> float:
+        """What the service's /metrics says; 0 for what it has not counted yet."""
+        _, text = await self.get(service, "/metrics")
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
 
     @contextlib.asynccontextmanager
     async def watch(self, pool: str) -> AsyncIterator["Watch"]:
@@ -337,6 +374,13 @@ class Watch:
             await self.cancel(name)
         await self.until("all jobs have ended", lambda pool: not left(pool))
 
+    async def until_true(self, what: str, condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
+        """Read on until something beside the log is so."""
+        deadline = time.monotonic() + within_s
+        while not await condition():
+            assert time.monotonic() < deadline, f"waited {within_s:g} s in vain until {what}\n{self.report()}"
+            await self.view.advance(POLL_S)
+
     def report(self) -> str:
         """What a person would want to see after a failure: jobs, the end of the log, the ends of the services' logs."""
         jobs = [f"  {job.id}: {job.phase}, attempt {job.attempt}" for job in self.pool.jobs.values() if job.phase not in ENDED]
@@ -353,6 +397,14 @@ class Watch:
 def has(data: object, wanted: Mapping[str, object]) -> bool:
     """Whether the record's data has these values."""
     return all(getattr(data, name) == value for name, value in wanted.items())
+
+
+def http_get(port: int, path: str) -> tuple[int, str]:
+    """One GET on this machine, past any proxy."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 # --- what jobs leave behind

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections import Counter
 
 from .world import run
 
@@ -18,15 +19,16 @@ def main() -> int:
         outcome = run(int(first))
         print(outcome.story(given.last))
         return int(outcome.violation is not None)
-    began, failed, records = time.monotonic(), 0, 0
+    began, failed, kinds = time.monotonic(), 0, Counter[str]()
     for seed in range(int(first), int(last) + 1):
         outcome = run(seed)
-        records += outcome.witness.records
+        kinds += outcome.witness.kinds
         if outcome.violation is not None:
             failed += 1
             print(f"seed {seed}: {outcome.violation}"[:400], flush=True)
     count, seconds = int(last) + 1 - int(first), time.monotonic() - began
-    print(f"{count} seeds, {failed} failed, {records} records, {count / seconds:.1f} seeds a second")
+    print(f"{count} seeds, {failed} failed, {kinds.total()} records and orphans, {count / seconds:.1f} seeds a second")
+    print("  ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
     return int(failed > 0)
 
 

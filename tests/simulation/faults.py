@@ -77,21 +77,23 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
         agent, service = f"agent-{random.choice(nodes)}", random.choice(services)
         node = agent.removeprefix("agent-")
         roll = random.randrange(100)
-        if roll < 30:
+        if roll < 24:
             events.append(Event(at, "kill", service, random.choice([0.1, 1.0, 8.0, 15.0])))
-        elif roll < 45:
+        elif roll < 40:
             events.append(Event(at, "pause", service, random.choice([0.5, 3.0, 9.0, 20.0])))
-        elif roll < 60:
+        elif roll < 54:
             events.append(Event(at, "kill", agent, random.choice([0.1, 2.0, 12.0, lease * 0.6])))
-        elif roll < 67:
+        elif roll < 61:
             events.append(Event(at, "pause", agent, random.choice([0.5, 5.0, 15.0])))
-        elif roll < 75:
+        elif roll < 69:
             events.append(Event(at, "host-crash", node, random.choice([1.0, 5.0, 20.0])))
-        elif roll < 85:
+        elif roll < 79:
             events.append(Event(at, "cut", agent, random.choice([2.0, 10.0, 25.0, lease * 2.5])))
-        elif roll < 90:
+        elif roll < 83:
             events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
-        elif roll < 95:
+        elif roll < 92:
+            events.append(Event(at, random.choice(["kill-mid-turn", "pause-mid-turn"]), "admission-0", random.choice([0.1, 9.0])))
+        elif roll < 96:
             events.append(Event(at, "outage", "everybody", random.choice([1.0, 5.0, 20.0])))
         else:
             events.append(Event(at, "task-dies", node))

@@ -4,6 +4,7 @@ It is the only one who never crashes, lags or is lied to: what it has folded is 
 story: one line for each record, fault, start and end.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from bailiff_bus import topics
@@ -35,7 +36,8 @@ class Witness:
         self.pool = Pool()
         self.head = ChainHead(domain)
         self.history = History()
-        self.orphans = self.records = self.evictions = 0
+        self.orphans = 0
+        self.kinds: Counter[str] = Counter()  # of records and orphans, to see what the seeds cover
         self.lines: list[Line] = []
         self.violation: str | None = None
         self.living: Callable[[], list[Living]] = list
@@ -60,12 +62,13 @@ class Witness:
         after = continues(self.head, wire)
         if isinstance(after, Break):
             self.orphans += 1
+            self.kinds["(orphan)"] += 1
             self.tell(f"orphan at offset {message.offset}: {after.reason}")
             return
         self.head = after
         record = decode(wire)
-        self.records += 1
         self.tell(_line(record))
+        self.kinds[record.type.removeprefix("bailiff.audit.").removesuffix(".v1")] += 1
         try:
             self._fold(record)
         except Violated as violated:

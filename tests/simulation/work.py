@@ -22,6 +22,7 @@ from bailiff_node_agent.settings import NodeDeclaration
 
 GIB = 1 << 30
 SECOND = 1_000_000
+MOST_JOBS = 24
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,11 @@ def some_policy(random: Random) -> Policy:
 def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
     """Jobs, and what else comes in, in order of time."""
     posts: list[Post] = []
-    rush = random.choice([0.3, 1.0])
-    for number in range(random.choice([4, 8, 12, 18])):
+    rush = random.choice([0.2, 0.5, 1.0])
+    for number in range(random.choice([6, 12, 18, MOST_JOBS])):
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
-        submit = SubmitJob(demand=_demand(random, job, nodes), spec=_spec(random))
+        submit = SubmitJob(demand=_demand(random, job, nodes), spec=_spec(random, number))
         posts += _posted(random, domain, at, f"submit-{job}", submit)
         if random.randrange(6) == 0:
             cancel = CancelJob(job=job)
@@ -98,23 +99,29 @@ def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], lengt
     return sorted(posts, key=lambda post: post.at)
 
 
-def operator_says_go_on(domain: str, at: float) -> Post:
-    """The operator looked, and says that silence may be judged again."""
-    return _post(domain, at, "return-nodes", ReturnNode())
+def clean_up(domain: str, at: float) -> list[Post]:
+    """What people do in the end: an operator lets silence be judged again, and what can never start is cancelled."""
+    never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
+    cancels = [_post(domain, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
+    return [_post(domain, at, "return-nodes", ReturnNode()), *cancels]
+
+
+def _lacks_secret(number: int) -> bool:
+    return number % 12 == 11
 
 
 def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand:
     most = max((int(node.gpus.partition("x")[0]) for node in nodes), default=0)
     groups = []
     for _ in range(random.choice([1, 1, 1, 2])):
-        gpus = random.choice([0, 1, 1, 2, most])
+        gpus = random.choice([0, 1, 1, 2, most // 2, most])
         groups.append(
             TaskGroup(
                 count=random.choice([1, 1, 1, 2, 3] if gpus < 2 else [1, 1, 1, 1, 2]),
                 gpu_milli=1000 * min(gpus, most if random.randrange(20) else 9),
                 cpu_milli=random.choice([0, 500, 1000, 3000]),
-                memory_bytes=random.choice([0, 1, 8]) * GIB,
-                gpu_models=random.choice([(), (), (), ("H100-80GB",)]),
+                memory_bytes=random.choice([0, 1, 1, 8]) * GIB,
+                gpu_models=random.choice([(), (), (), (), (), (), ("H100-80GB",)]),
             )
         )
     return JobDemand(
@@ -128,13 +135,13 @@ def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand
     )
 
 
-def _spec(random: Random) -> JobSpec:
+def _spec(random: Random, number: int = 0) -> JobSpec:
     env = {
-        "BAILIFF_SIM_RUN_FOR": str(random.choice([0, 0.5, 3, 8, 20, 40])),
+        "BAILIFF_SIM_RUN_FOR": str(random.choice([0, 0.5, 5, 15, 30, 60])),
         "BAILIFF_SIM_ON_TERM": random.choice(["exit", "exit", "ignore", "exit:0:0.5", "exit:85:1", "exit:3:2", "exit:143:0.2"]),
         "BAILIFF_SIM_ON_NOTICE": random.choice(["ignore", "ignore", "exit", "exit:85:1.5", "exit:0:1"]),
     }
-    secrets = {"TOKEN": "missing"} if random.randrange(25) == 0 else {}
+    secrets = {"TOKEN": "missing"} if _lacks_secret(number) else {}
     return JobSpec(command=("train",), env=env, secrets=secrets, runtime="simulated")
 
 
@@ -175,13 +182,14 @@ def _nonsense(random: Random, domain: str, at: float) -> Post:
 async def client(bus: MemoryBus, posts: list[Post]) -> None:
     """Send everything at its moment, in order; what was not acknowledged is sent again with the same id."""
     loop = asyncio.get_running_loop()
-    producer = await bus.producer()
+    producer = None
     for post in posts:
         await asyncio.sleep(max(0.0, post.at - loop.time()))
         while True:
             try:
+                producer = producer or await bus.producer()
                 await (await producer.send(topics.REQUESTS.name, post.value, key=b"pool-a", headers=post.headers))
                 break
             except BusUnavailable:
+                producer = None
                 await asyncio.sleep(0.3)
-                producer = await bus.producer()

@@ -47,13 +47,13 @@ from .faults import Event, Weather, schedule
 from .machines import WatchedMachine
 from .processes import Process, VirtualLoop
 from .witness import Witness
-from .work import client, operator_says_go_on, some_nodes, some_policy, some_wishes
+from .work import clean_up, client, some_nodes, some_policy, some_wishes
 
 DOMAIN = "pool-a"
 START = 1_800_000_000_000_000  # µs UTC
-LENGTH = 60.0  # so long people ask and things go wrong
-PATIENCE = 900.0  # and so long everything may take to come to rest
-SETTLED_FOR = 3.0
+LENGTH = 45.0  # so long people ask and things go wrong
+PATIENCE = 300.0  # and so long everything may take to come to rest
+SETTLED_FOR = 2.0
 
 
 @dataclass
@@ -83,10 +83,14 @@ class WatchedCluster(MemoryCluster):
     """Tells the witness of every message in the moment in which it is stored."""
 
     witness: Witness
+    in_mid_turn: Callable[[], None] | None = None
 
     def store(self, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes) -> Message:
         message = super().store(topic, partition, key, headers, value)
         self.witness.stored(message)
+        if topic == topics.AUDIT.name and self.witness.pool.turn_open and self.in_mid_turn is not None:
+            act, self.in_mid_turn = self.in_mid_turn, None
+            act()
         return message
 
 
@@ -123,6 +127,7 @@ class SimulatedAgentService(NodeAgentService):
             node=node,
             inventory=self.machine.inventory,
             runtimes={"simulated": SimulatedRuntime(self.machine)},
+            storage=storage,
             fences=Fences(storage),
             reports=Reports(storage),
             evictions=Evictions(storage),
@@ -162,7 +167,8 @@ class World:
         self.weather = Weather(Random(f"weather/{seed}"), loop.time, bad, slow)
         self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
         self.cluster.witness = self.witness
-        self.cluster.create_topics(1)
+        for topic in topics.TOPICS.values():
+            self.cluster.add_partitions(topic.name, 1 if topic is topics.AUDIT else random.choice([1, 2]))
         self.machines = {node.name: WatchedMachine(node, self.witness) for node in self.nodes}
         self.witness.living = self.living
         self.processes: dict[str, Process] = {}
@@ -286,17 +292,11 @@ class World:
         target, seconds = event.target, event.seconds
         match event.kind:
             case "kill":
-                if self.processes[target].state != "killed":
-                    self.kill(target)
-                    await asyncio.sleep(seconds)
-                    self._restart(target)
+                await self._kill(target, seconds)
             case "pause":
-                process = self.processes[target]
-                if process.state == "running":
-                    process.pause()
-                    await asyncio.sleep(seconds)
-                    self.witness.tell(f"*** {target} goes on")
-                    process.resume()
+                await self._pause(target, seconds)
+            case "kill-mid-turn" | "pause-mid-turn":
+                await self._mid_turn(event)
             case "host-crash":
                 agent = f"agent-{target}"
                 if self.processes[agent].state != "killed":
@@ -311,6 +311,33 @@ class World:
                 self.weather.cut -= cut
             case "task-dies":
                 self.machines[target].fail_one(self.random)
+
+    async def _mid_turn(self, event: Event) -> None:
+        """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""
+        moment = asyncio.Event()
+        self.cluster.in_mid_turn = moment.set
+        try:
+            await asyncio.wait_for(moment.wait(), 20.0)
+        except TimeoutError:
+            self.cluster.in_mid_turn = None
+            return
+        strike = self._kill if event.kind.startswith("kill") else self._pause
+        writers = [name for name in self.replicas if name.startswith("admission")]
+        await asyncio.gather(*(strike(name, event.seconds) for name in writers))
+
+    async def _kill(self, name: str, seconds: float) -> None:
+        if self.processes[name].state != "killed":
+            self.kill(name)
+            await asyncio.sleep(seconds)
+            self._restart(name)
+
+    async def _pause(self, name: str, seconds: float) -> None:
+        process = self.processes[name]
+        if process.state == "running":
+            process.pause()
+            await asyncio.sleep(seconds)
+            self.witness.tell(f"*** {name} goes on")
+            process.resume()
 
     def _restart(self, name: str) -> None:
         self.witness.tell(f"*** {name} starts again")
@@ -330,8 +357,7 @@ class World:
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.weather.over = True
         self.witness.tell("*** from here on nothing goes wrong any more")
-        again = [operator_says_go_on(DOMAIN, self.loop.time() + 1.0)]
-        await client(Client(self.cluster, "client", self.weather), again)
+        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
         rested_since = self.loop.time()
         end = self.loop.time() + PATIENCE
         while self.loop.time() < end and self.witness.violation is None:

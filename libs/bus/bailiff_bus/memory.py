@@ -65,8 +65,7 @@ class Partition:
     def wake(self) -> None:
         waiting, self.waiting = self.waiting, []
         for future in waiting:
-            if not future.done():
-                future.set_result(None)
+            _set(future)
 
     def index(self, offset: int) -> int:
         return bisect_left(self.messages, offset, key=attrgetter("offset"))
@@ -312,19 +311,29 @@ class MemoryReader:
         return seen_at
 
     async def _wait(self, seconds: float) -> None:
-        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        news: asyncio.Future[None] = loop.create_future()
         watched = [where for at in self._positions if (where := self._partition(at)) is not None]
         for where in watched:
             where.waiting.append(news)
-        await asyncio.wait([news], timeout=max(0.0, seconds))
-        for where in watched:
-            if news in where.waiting:
-                where.waiting.remove(news)
+        timer = loop.call_later(max(0.0, seconds), _set, news)
+        try:
+            await news
+        finally:
+            timer.cancel()
+            for where in watched:
+                if news in where.waiting:
+                    where.waiting.remove(news)
 
     def _partition(self, at: At) -> Partition | None:
         topic, partition = at
         partitions = self._bus.cluster.partitions(topic)
         return partitions[partition] if partition < len(partitions) else None
+
+
+def _set(news: "asyncio.Future[None]") -> None:
+    if not news.done():
+        news.set_result(None)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Span
 from bailiff_bus.settings import load_settings
+from bailiff_bus.topics import message_size
 from bailiff_bus.view import DomainView
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
@@ -185,6 +187,10 @@ class Client:
             keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
         headers, value = wrap(body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof)
+        size = message_size(domain.encode(), headers, value)
+        if size > topics.REQUESTS.max_message_bytes:
+            text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"
+            raise Problem(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, a secret's name")
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
         try:
@@ -234,20 +240,25 @@ class Client:
     async def view(self, domain: str | None = None) -> DomainView:
         """The pool's state as of now: its log folded to the end. The same view is advanced at each call."""
         where = await self.domain(domain)
-        if where.name not in self._views:
-            cache = self._cache / where.identity[:16] if self._cache is not None else None
-            view = DomainView(self.bus, where.name, where.partition, Metrics(), snapshots=cache, observe=self._note_answer)
-            await view.open()
-            self._views[where.name] = view
-        view = self._views[where.name]
-        try:
+        if where.name in self._views:
+            await self._views[where.name].catch_up()
+        else:
+            self._views[where.name] = await self._new_view(where)
+        return self._views[where.name]
+
+    async def _new_view(self, where: Domain) -> DomainView:
+        """Folded to the end: from what was kept of it if the log confirms that, else from the start."""
+        kept_in = self._cache / where.identity[:16] if self._cache is not None else None
+        view = DomainView(self.bus, where.name, where.partition, Metrics(), snapshots=kept_in, observe=self._note_answer)
+        await view.open()
+        kept = view.pool.seq
+        with suppress(OffsetGone):  # the log is shorter than what was kept of it
             await view.catch_up()
-        except OffsetGone:
-            # The log is shorter than what was kept of it: what is kept says nothing any more.
-            await view.close()
-            view = DomainView(self.bus, where.name, where.partition, Metrics(), observe=self._note_answer)
-            self._views[where.name] = view
-            await view.catch_up()
+            if kept < 0 or view.pool.seq > kept:  # the record behind what was kept confirms it
+                return view
+        await view.close()
+        view = DomainView(self.bus, where.name, where.partition, Metrics(), observe=self._note_answer)
+        await view.catch_up()
         return view
 
     async def follow(

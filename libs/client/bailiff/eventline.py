@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.places import NodeShare, numbers
+from bailiff_core.model.places import NodeShare, numbers, ranges
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
@@ -186,10 +186,12 @@ def demand_text(demand: JobDemand) -> str:
 
 def places_text(pool: Pool, placement: Sequence[NodeShare]) -> str:
     """`gpu-01 [0-3], gpu-02 [0-3]` for a placement."""
-    shown = [f"{node_name(pool, share.node)}{f' [{share.devices}]' if share.devices else ''}" for share in placement[:4]]
-    if len(placement) > len(shown):
-        tasks = sum(len(numbers(share.tasks)) for share in placement)
-        shown.append(f"and {len(placement) - len(shown)} more nodes ({tasks} tasks)")
+    devices: dict[int, list[int]] = {}
+    for share in placement:
+        devices.setdefault(share.node, []).extend(numbers(share.devices))
+    shown = [f"{node_name(pool, node)}{f' [{ranges(held)}]' if held else ''}" for node, held in list(devices.items())[:4]]
+    if len(devices) > len(shown):
+        shown.append(f"and {len(devices) - len(shown)} more nodes")
     return ", ".join(shown)
 
 
@@ -533,7 +535,7 @@ def _selection_timed_out(decision: decisions.SelectionTimedOut, pool: Pool) -> S
     return Said("selection timed out", f"selection {decision.number}", more, "warn")
 
 
-CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed", "node-lost": "a node of the gang is lost"}
+CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed"}
 
 
 @tells(decisions.EvictionDecided)

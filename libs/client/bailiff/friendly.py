@@ -80,6 +80,11 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def merged(before: object, more: dict[str, str]) -> object:
+    """Names and values with more of them; what is not names and values is left for its check to find."""
+    return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
+
+
 def memory_text(amount: int) -> str:
     """`8GiB` for people; exact where a unit divides it, else to one decimal."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
@@ -172,16 +177,17 @@ SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a job was described: the file, if any, and the line of each field in it."""
+    """Where a job was described: the file, if any, with the line of each field, and the fields given as options."""
 
     file: str = ""
     lines: Mapping[Place, int] | None = None
+    options: frozenset[str] = frozenset()
 
     def where(self, place: Place) -> str:
         """`job.yaml:7: groups.0.gpus`, or `--gpus` where no file was given."""
         name = ".".join(str(part).replace("_", "-") for part in place)
-        if not self.file:
-            return f"--{name}" if name else "the job"
+        if not self.file or (place and place[0] in self.options):
+            return {"": "the job", "command": "what to run, after --"}.get(name, f"--{name}")
         known = place
         while known and known not in (self.lines or {}):
             known = known[:-1]
@@ -217,7 +223,7 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
         spec["runtime"] = "simulated"
         spec.setdefault("command", ["true"])
         try:
-            spec["env"] = {**(spec.get("env") or {}), SIM_RUN_FOR: seconds(document["sim_run_for"])}
+            spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
         except Unfriendly as error:
             faults.append(f"{where(('sim_run_for',))}: {error}")
     demand["tasks"] = _groups(document, where, faults)

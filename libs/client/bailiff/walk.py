@@ -7,7 +7,7 @@ missing: the chain is broken there.
 """
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
@@ -28,6 +28,7 @@ ORPHAN_MEANINGS: dict[OrphanKind, str] = {
     "breaks-chain": "claims a free place and does not follow the record before it",
 }
 ORPHANS_SHOWN = 20
+REPEATS_KNOWN = 10_000  # an older record that comes again counts as superseded
 
 
 class OrphanFound(TypedDict):
@@ -51,7 +52,10 @@ class BreakFound(TypedDict):
 
 
 class Verification(TypedDict):
-    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how."""
+    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
+
+    orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
+    """
 
     domain: str
     ok: bool
@@ -80,7 +84,7 @@ class Walk:
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
     kinds: Counter[OrphanKind] = field(default_factory=Counter)
     orphans: list[OrphanFound] = field(default_factory=list)
-    _chain: set[str] = field(default_factory=set)
+    _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATS_KNOWN))
     _harmless: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -95,7 +99,7 @@ class Walk:
             return None
         self.head = after
         self.identity = self.identity or after.hash
-        self._chain.add(after.hash)
+        self._latest.append(after.hash)
         epoch = self.epochs.setdefault(
             after.epoch, {"epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0}
         )
@@ -141,7 +145,7 @@ class Walk:
                 self.broken = self._break(message, wire, reason)
         else:
             self._harmless.add(digest)
-        if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
+        if self.unexplained == 1 if kind == "breaks-chain" else len(self.orphans) < ORPHANS_SHOWN:
             self.orphans.append(
                 {
                     "offset": message.offset,
@@ -157,7 +161,7 @@ class Walk:
         seq, epoch = _number(wire, "ce_seq"), _number(wire, "ce_epoch")
         if _text(wire, "ce_domain") != self.domain or seq is None or epoch is None:
             return "foreign"
-        if digest in self._chain:
+        if digest in self._latest:
             return "repeat"
         if _text(wire, "ce_prev") in self._harmless:
             return "follows-orphan"

@@ -15,7 +15,7 @@ from bailiff_bus import topics
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.memory import MemoryBus, MemoryCluster
-from bailiff_bus.messages import CancelJob, SubmitJob
+from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, SubmitJob
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_turn, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -110,9 +110,17 @@ class Scribe:
         number = len(self.pool.nodes)
         self.turn(
             facts.NodeJoined(
-                node=name, number=number, incarnation=f"inc-{name}", machine_id=f"machine-{name}", boot_id="boot", report=0,
-                cpu_milli=64_000, memory_bytes=512 * GIB, devices=devices, labels={"zone": "a"},
-            )  # fmt: skip
+                node=name,
+                number=number,
+                incarnation=f"inc-{name}",
+                machine_id=f"machine-{name}",
+                boot_id="boot",
+                report=0,
+                cpu_milli=64_000,
+                memory_bytes=512 * GIB,
+                devices=devices,
+                labels={"zone": "a"},
+            )
         )
 
     def submit(self, job: str, gpus: int, tasks: int = 1, class_: str = "train", request: facts.RequestId | None = None) -> None:
@@ -207,10 +215,9 @@ Run = Callable[..., Result]
 class AnsweringBus(MemoryBus):
     """A client's bus on a pool whose admission answers each request the moment it is stored."""
 
-    def __init__(self, scribe: Scribe) -> None:
+    def __init__(self, scribe: Scribe, then: Callable[[Scribe, str], None] = lambda scribe, job: None) -> None:
         super().__init__(scribe.cluster, "client")
-        self.scribe = scribe
-        self._answered = len(scribe.cluster.messages(topics.REQUESTS.name, 0))
+        self.scribe, self.then = scribe, then
 
     async def reader(self, positions):  # type: ignore[no-untyped-def]
         self.answer()
@@ -234,6 +241,19 @@ class AnsweringBus(MemoryBus):
         body = envelope.body
         if isinstance(body, SubmitJob) and body.demand.job not in self.scribe.pool.jobs:
             self.scribe.turn(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
+            self.then(self.scribe, body.demand.job)
+            return
+        if isinstance(body, ApplyPolicy):
+            self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy))
+            return
+        if isinstance(body, ReplaceNode):
+            self.scribe.turn(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
+            return
+        if isinstance(body, ReturnNode):
+            self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
+            return
+        if isinstance(body, AcceptTruncation):
+            self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
             return
         if isinstance(body, CancelJob) and body.job in self.scribe.pool.jobs:
             self.scribe.turn(facts.JobCancelled(request=request, job=body.job, reason=body.reason))

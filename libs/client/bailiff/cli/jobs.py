@@ -1,8 +1,10 @@
 """Commands about jobs: submit, list, describe, logs, cancel."""
 
+import asyncio
 import re
 import secrets
 import string
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +12,11 @@ import typer
 
 from bailiff import friendly, present, tables
 from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline import Line, jobs_of, lines
+from bailiff.eventline import Line, jobs_of, lines, plain
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
-from bailiff_bus.port import Message, Span
+from bailiff_bus.port import Message
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
 from bailiff_core.records.decisions import JobEnded
@@ -23,6 +25,7 @@ from .session import Output, Session, as_text, command
 
 PANEL = "Jobs"
 ANSWER_WITHIN = 10.0
+LOG_WAIT = 0.3
 OUTCOMES = {
     "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
     "cancelled": ExitCode.JOB_CANCELLED,
@@ -81,10 +84,12 @@ async def submit(
         "gpu_model": gpu_model or None, "grace": grace, "preemptible": preemptible, "max_failures": max_failures,
         "working_dir": working_dir, "sim_run_for": sim_run_for, "command": command or None,
     }  # fmt: skip
-    document |= {field: value for field, value in options.items() if value is not None}
+    given = {field: value for field, value in options.items() if value is not None}
+    document |= given
     for field, texts in (("env", env), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
-            document[field] = {**(document.get(field) or {}), **_pairs(field, texts)}
+            document[field] = friendly.merged(document.get(field), _pairs(field, texts))
+    source = replace(source, options=frozenset(given))
     if "name" not in document:
         document["name"] = made_name(document.get("command"))
     job = friendly.job_from(document, source)
@@ -111,7 +116,11 @@ async def _submit(session: Session, client: Client, job: SubmitJob, timeout: flo
         return ExitCode.DONE
     if session.for_people and not follow:
         session.say(f"{name} accepted as {where.name}#{outcome.seq}; waiting until it has ended")
-    return await _until_ended(session, client, where.name, name, outcome.seq, follow=follow)
+    try:
+        return await _until_ended(session, client, where.name, name, outcome.seq, follow=follow)
+    except asyncio.CancelledError:  # Ctrl-C
+        session.err.print(f"{name} goes on without you; to end it: bailiff cancel {name} -d {where.name}", markup=False)
+        raise
 
 
 async def _until_ended(session: Session, client: Client, domain: str, job: str, from_seq: int, *, follow: bool) -> ExitCode:
@@ -253,37 +262,27 @@ async def logs(
         known = view.pool.jobs.get(job)
         several = task is None and known is not None and known.size > 1
         reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
-        found, last_look = False, False
+        printed, over = Printed(several), False
         try:
             while True:
-                messages = await reader.read(wait=0.3)
+                messages = await reader.read(wait=LOG_WAIT)
                 for message in messages:
                     if wanted(message, job, task, attempt):
-                        found = True
-                        session.out.out(log_text(message, named=several), highlight=False, end="")
+                        session.out.out(printed.text(message), highlight=False, end="")
                 if messages:
                     continue
-                if not follow and _read_to_end(reader, spans):
+                at_end = all(reader.position(topics.JOB_LOGS.name, number) >= span.end for number, span in spans.items())
+                if over or (at_end and not follow):
                     break
-                if follow and last_look:
-                    break
-                view = await client.view(session.domain)
-                last_look = job not in view.pool.jobs or job in view.pool.ended
+                pool = (await client.view(session.domain)).pool
+                over = follow and (job not in pool.jobs or job in pool.ended)  # one more look, for its last words
         finally:
             await reader.close()
-        if not found and known is None:
+        if not printed.places and known is None:
             raise no_such_job(job, view.domain, forgotten=False)
-        if not found:
+        if not printed.places:
             session.err.print(f"{job} has printed nothing that is kept", style="dim", markup=False)
     return None
-
-
-def _read_to_end(reader: Any, spans: Any) -> bool:
-    return all(reader.position(topics.JOB_LOGS.name, partition) >= span.end for partition, span in _items(spans))
-
-
-def _items(spans: Any) -> list[tuple[int, Span]]:
-    return list(spans.items())
 
 
 def wanted(message: Message, job: str, task: int | None, attempt: int | None) -> bool:
@@ -299,16 +298,30 @@ def wanted(message: Message, job: str, task: int | None, attempt: int | None) ->
 CONTROL = re.compile(r"\x1b\[[0-9;]*m|[^\x20-\x7e\t\n\r\x85\xa0-\U0010ffff]")
 
 
-def log_text(message: Message, *, named: bool) -> str:
-    """The lines, with nothing that a terminal obeys but colours; named: each with its task and node before it."""
-    text = CONTROL.sub(lambda match: match[0] if match[0].startswith("\x1b[") else "�", message.value.decode(errors="replace"))
-    if not text.endswith("\n"):
-        text += "\n"
-    if not named:
-        return text
-    at = {name: value.decode(errors="replace") for name, value in message.headers}
-    head = f"[{at.get('ce_task', '?')} {at.get('ce_node', '?')}] "
-    return "".join(head + line + "\n" for line in text.splitlines())
+class Printed:
+    """What of the job's output has been printed. An agent that was restarted sends some of it again, by its offsets."""
+
+    def __init__(self, named: bool) -> None:
+        self.named = named
+        self.places: dict[tuple[bytes, ...], int] = {}
+
+    def text(self, message: Message) -> str:
+        """What is new in the message, with nothing that a terminal obeys but colours; named: each line with its task."""
+        at = dict(message.headers)
+        place = tuple(at.get(name, b"") for name in ("ce_attempt", "ce_task", "ce_node"))
+        known, offset = self.places.get(place, 0), at.get("ce_offset", b"")
+        begin = int(offset) if offset.isdigit() else known
+        new = message.value[max(0, known - begin) :]
+        self.places[place] = max(known, begin + len(message.value))
+        text = CONTROL.sub(_harmless, new.decode(errors="replace"))
+        if not self.named:
+            return text
+        head = f"[{place[1].decode(errors='replace')} {plain(place[2].decode(errors='replace'))}] "
+        return "".join(f"{head}{line}\n" for line in text.splitlines())
+
+
+def _harmless(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("\x1b[") else "�"
 
 
 # --- cancel

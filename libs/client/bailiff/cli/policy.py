@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, tables
-from bailiff.policyfile import read_policy
+from bailiff.policyfile import policy_document, read_policy
 from bailiff_bus.messages import ApplyPolicy
 from bailiff_core.model.policy import Policy
 
@@ -61,7 +61,7 @@ def changes(before: Policy, after: Policy) -> list[str]:
 
 
 def _by_name(policy: Policy) -> dict[str, Any]:
-    data = policy.model_dump(mode="json")
+    data = policy_document(policy)
     data["priority_classes"] = {entry["name"]: entry for entry in data["priority_classes"]}
     return data
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from bailiff.client import Client
@@ -125,23 +125,26 @@ class Session:
         else:
             self.out.out(json.dumps(data, ensure_ascii=False, separators=(",", ":")), highlight=False)
 
-    async def watch(self, look: Callable[[], Awaitable[Any]], table: Callable[[Any], RenderableType]) -> None:
-        """Show what `look` gives, again and again as it changes, until interrupted."""
+    async def watch(
+        self, look: Callable[[], Awaitable[Any]], table: Callable[[Any], RenderableType], every: float = LOOK_EVERY
+    ) -> None:
+        """Show what `look` gives, again and again as it changes, until interrupted. For programs, ages are no change."""
         shown: Any = None
         with self._screen() as draw:
             while True:
                 data = await look()
-                if data != shown:
-                    if not self.for_people:
-                        self.one_of_many(data)
-                    else:
-                        draw(table(data))
-                    shown = data
+                now = data if self.for_people else _without_ages(data)
+                if now != shown and self.for_people:
+                    draw(table(data))
+                elif now != shown:
+                    self.one_of_many(data)
+                shown = now
+                await asyncio.sleep(every)
 
     @contextmanager
     def _screen(self) -> Iterator[Callable[[RenderableType], None]]:
         if not (self.for_people and self.out.is_terminal):
-            yield lambda shown: self.out.print(shown, "")
+            yield lambda shown: self.out.print(Group(shown, ""))
             return
         with Live(console=self.out, auto_refresh=False, screen=True) as live:
             yield lambda shown: live.update(shown, refresh=True)
@@ -152,6 +155,13 @@ def as_text(data: Any, output: Output) -> str:
     if output is Output.YAML:
         return yaml.safe_dump(_plain_data(data), sort_keys=False, allow_unicode=True)
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+AGES = ("waiting_s", "running_s", "head_age_s")
+
+
+def _without_ages(rows: Any) -> Any:
+    return [{name: value for name, value in row.items() if name not in AGES} for row in rows]
 
 
 def _plain_data(data: Any) -> Any:

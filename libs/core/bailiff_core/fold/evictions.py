@@ -4,7 +4,7 @@ from bailiff_core.model.pool import Eviction, Pool
 from bailiff_core.records import decisions, facts
 
 from .register import folds
-from .room import changing, set_phase
+from .room import changing, phase_of, set_phase
 
 
 @folds(decisions.EvictionDecided)
@@ -13,6 +13,7 @@ def eviction_decided(pool: Pool, decision: decisions.EvictionDecided) -> None:
     job = pool.jobs[decision.job]
     with changing(pool, job):
         job.eviction = Eviction(pool.seq, decision.cause, decision.grace)
+    pool.room_grew = True
     set_phase(pool, job, "evicting")
 
 
@@ -45,4 +46,5 @@ def eviction_withdrawn(pool: Pool, decision: decisions.EvictionWithdrawn) -> Non
         else:
             job.eviction = None
     if not decision.told:
-        set_phase(pool, job, "running" if all(task.state == "running" for task in job.tasks) else "starting")
+        pool.touched[job.id] = None
+        set_phase(pool, job, phase_of(job))

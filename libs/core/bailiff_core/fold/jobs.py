@@ -11,6 +11,7 @@ from bailiff_core.records import decisions, facts
 from .log import remember
 from .register import folds
 from .room import changing, set_phase, tasks_of
+from .selection import close_requests_of
 
 
 @folds(facts.JobSubmitted)
@@ -63,6 +64,7 @@ def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, .
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
     job.start_seq = None if reserved else pool.seq
+    job.last_start = None
     with changing(pool, job):
         job.tasks = tasks_of(job, placement, reserved)
 
@@ -130,4 +132,5 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     pool.room_grew = True
+    close_requests_of(pool, job.id)
     set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)

@@ -26,6 +26,8 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
             job.preemptible = entry.preemptible if job.demand.preemptible is None else job.demand.preemptible
             job.may_preempt = entry.preemption_policy == "PreemptLowerPriority"
     pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))
+    for node in pool.nodes.values():
+        node.lease = max(node.lease, fact.policy.nodes.lease)  # an agent that is cut off goes by the older, longer one
     pool.room_grew = True
     if fact.request is not None:
         remember(pool, fact.request)
@@ -55,12 +57,16 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         job.next_request_at += fact.by if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.by
-        if job.last_start is not None and job.phase == "running":
+        if job.last_start is not None:
             job.last_start += fact.by
         if job.eviction is not None and job.eviction.begun_at is not None:
             job.eviction.begun_at += fact.by
     if pool.selection is not None and pool.selection.deadline is not None:
         pool.selection.deadline += fact.by
+    for name in pool.ended:
+        pool.ended[name] += fact.by
+    for memo in pool.requests.values():
+        memo.seen_at += fact.by
 
 
 @folds(facts.LogTruncated)

@@ -45,13 +45,14 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
         devices=devices,
         labels=dict(fact.labels),
         last_report=fact.report,
+        lease=pool.rules.nodes.lease,
     )
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
         node.quarantined = known.quarantined
     pool.nodes[fact.number] = node
     pool.node_numbers[fact.node] = fact.number
-    pool.room_grew = True
+    _speaks(pool, fact.node)
 
 
 @folds(facts.NodeReplaced)
@@ -78,7 +79,14 @@ def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
 def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
     """It takes work again."""
     pool.nodes[pool.node_numbers[fact.node]].state = "ready"
+    _speaks(pool, fact.node)
+
+
+def _speaks(pool: Pool, node: str) -> None:
+    """The node takes work again, and a later silence is a new one."""
     pool.room_grew = True
+    if node in pool.reports_stale:
+        pool.reports_stale.remove(node)
 
 
 @folds(facts.NodeLost)

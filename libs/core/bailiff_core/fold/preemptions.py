@@ -7,6 +7,7 @@ from bailiff_core.records import decisions, facts
 from .jobs import back_to_queue, take_place
 from .register import folds
 from .room import changing, set_phase
+from .selection import close_request
 
 
 @folds(decisions.PreemptionRequested)
@@ -24,18 +25,6 @@ def proposal_received(pool: Pool, fact: facts.ProposalReceived) -> None:
     """Each open request now has its answer, or none."""
     pool.answers = {answer.request: answer for answer in fact.answers}
     pool.selection_failures = 0
-
-
-def _answered(pool: Pool, request: int) -> None:
-    selection = pool.selection
-    if selection is None:
-        return
-    selection.requests = [open_ for open_ in selection.requests if open_.seq != request]
-    if pool.answers is not None:
-        pool.answers.pop(request, None)
-    if not selection.requests:
-        pool.selection = pool.answers = None
-        pool.room_grew = True
 
 
 @folds(decisions.PreemptionDecided)
@@ -56,7 +45,7 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     take_place(pool, asker, decision.attempt, decision.placement, True, decision.expires)
     asker.plan = pool.seq
     pool.plans[pool.seq] = plan
-    _answered(pool, decision.request)
+    close_request(pool, decision.request)
 
 
 def _inherit(pool: Pool, dropped: Job, plan: Plan, spared: tuple[str, ...]) -> None:
@@ -76,7 +65,7 @@ def preemption_refused(pool: Pool, decision: decisions.PreemptionRefused) -> Non
     if decision.retry_at is not None:
         job.next_request_at = decision.retry_at
         job.refused_requests += 1
-    _answered(pool, decision.request)
+    close_request(pool, decision.request)
 
 
 @folds(decisions.SelectionTimedOut)

@@ -62,6 +62,11 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
             pool.leaving[job.id] = None
 
 
+def phase_of(job: Job) -> JobPhase:
+    """The phase of a placed job that nobody wants gone (any more)."""
+    return "starting" if any(task.state == "starting" for task in job.tasks) else "running"
+
+
 def tasks_of(job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list[Task]:
     """The gang's tasks at their places: devices of a share are dealt in task order, lowest number first."""
     groups = job.groups()

@@ -4,7 +4,7 @@ from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.records import facts
 
 from .register import folds
-from .room import changing, set_phase
+from .room import changing, phase_of, set_phase
 
 
 def _find(pool: Pool, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -18,9 +18,10 @@ def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
     """When the last of the gang runs, the job runs."""
     job, task = _find(pool, fact)
     task.state, task.started_at = "running", pool.now
-    if job.phase == "starting" and all(other.state == "running" for other in job.tasks):
+    if all(other.state == "running" for other in job.tasks):
         job.last_start = pool.now
-        set_phase(pool, job, "running")
+        if job.phase == "starting":
+            set_phase(pool, job, "running")
 
 
 @folds(facts.TaskStartRefused)
@@ -36,6 +37,8 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     job, task = _find(pool, fact)
     with changing(pool, job, task):
         task.state, task.exit_code = "exited", fact.exit_code
+    pool.room_grew = True
+    settle_spare(pool, job)
 
 
 @folds(facts.TaskReleased)
@@ -58,6 +61,7 @@ def task_gone(pool: Pool, job: Job, task: Task) -> None:
         task.state = "released"
     pool.touched[job.id] = None
     pool.room_grew = True
+    settle_spare(pool, job)
 
 
 @folds(facts.EvictionStaged)
@@ -69,15 +73,23 @@ def eviction_staged(pool: Pool, fact: facts.EvictionStaged) -> None:
 
 @folds(facts.TaskSpared)
 def task_spared(pool: Pool, fact: facts.TaskSpared) -> None:
-    """When no task of the gang is left unconfirmed, the eviction never was."""
+    """One more member stays."""
     job, task = _find(pool, fact)
     task.spared = True
-    if job.eviction is not None and job.eviction.spare_seq is not None and all(other.spared for other in job.tasks):
+    settle_spare(pool, job)
+
+
+def settle_spare(pool: Pool, job: Job) -> None:
+    """When no task of the gang is left that might still obey, the eviction never was. What has ended needs no word."""
+    if job.eviction is None or job.eviction.spare_seq is None:
+        return
+    alive = [task for task in job.tasks if task.state in ("starting", "running")]
+    if alive and all(task.spared for task in alive):
         with changing(pool, job):
             job.eviction = None
-            for other in job.tasks:
-                other.spared = False
-        set_phase(pool, job, "running" if all(other.state == "running" for other in job.tasks) else "starting")
+            for task in job.tasks:
+                task.spared = False
+        set_phase(pool, job, phase_of(job))
 
 
 @folds(facts.SpareRefused)
@@ -91,3 +103,4 @@ def spare_refused(pool: Pool, fact: facts.SpareRefused) -> None:
         job.eviction.begun_seq = pool.seq
         for task in job.tasks:
             task.spared = False
+    pool.room_grew = True

@@ -8,18 +8,19 @@ from bailiff_core.records.payload import Decision
 
 
 def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
-    """A preemption whose plan is gone: victims of which nothing has left yet are spared."""
+    """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet."""
     for job in _leaving(pool):
         eviction = job.eviction
         if eviction is None or eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
             continue
-        if any(task.state in ("exited", "released") for task in job.tasks):
+        told = eviction.begun_seq is not None
+        if told and any(task.state in ("exited", "released") for task in job.tasks):
             continue
         yield EvictionWithdrawn(
             job=job.id,
             attempt=job.attempt,
             plan=eviction.plan,
-            told=eviction.begun_seq is not None,
+            told=told,
             reason=f"{eviction.for_job} does not need the room any more",
         )
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Name, OpaqueId
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
 
 
 class TaskGroup(Document):
@@ -21,7 +21,7 @@ class TaskGroup(Document):
     gpu_share_bytes: Annotated[Integer, Field(ge=1)] | None = None
     gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
     gpu_models: tuple[Label, ...] = ()
-    node_labels: dict[Label, Label] = Field(default_factory=dict)
+    node_labels: Labels = Field(default_factory=dict)
     nodes: tuple[Name, ...] = ()
     sub_group: Name | None = None
     order: Integer | None = None
@@ -55,7 +55,7 @@ class JobDemand(Document):
     preemptible: bool | None = None
     project: Name | None = None
     user: OpaqueId | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=64)] = Field(default_factory=dict)
+    labels: Annotated[dict[Label, Label], Field(max_length=64), AfterValidator(in_order)] = Field(default_factory=dict)
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None

@@ -38,11 +38,18 @@ def _fits_sql_and_json(value: int) -> int:
     return value
 
 
+def in_order(labels: dict[str, str]) -> dict[str, str]:
+    """By name: a mapping has the order that its record will have, whoever wrote it."""
+    return dict(sorted(labels.items()))
+
+
 Integer = Annotated[int, AfterValidator(_fits_sql_and_json)]
 Count = Annotated[Integer, Field(ge=0)]
-Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0)]
+TEN_YEARS = 315_360_000_000_000  # so that a time and some durations still add up to an `Integer`
+Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TEN_YEARS)]
 Time = Annotated[Integer, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]
+Labels = Annotated[dict[Label, Label], AfterValidator(in_order)]
 OpaqueId = Annotated[str, Field(min_length=1, max_length=256)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

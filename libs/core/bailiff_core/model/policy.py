@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Name
+from .document import Count, Document, Duration, Integer, Name, in_order
 
 Verb = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
@@ -25,9 +25,9 @@ class PreemptionRules(Document):
 
     verbs: tuple[Verb, ...] = ("allocate", "preempt")
     scope: Literal["pool", "project"] = "pool"
-    reservation_expiry: Duration = 600_000_000
-    selection_timeout: Duration = 5_000_000
-    selection_backoff: Duration = 1_000_000
+    reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
+    selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
+    selection_backoff: Annotated[Duration, Field(ge=1, le=3_600_000_000)] = 1_000_000
     search_steps: Annotated[Integer, Field(ge=1)] = 20_000
     restart_cost: Duration = 60_000_000
     max_counted_loss: Duration = 3_600_000_000
@@ -65,7 +65,7 @@ class IdentityRules(Document):
     """
 
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
-    keys: dict[str, str] = Field(default_factory=dict)
+    keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
     class_users: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 

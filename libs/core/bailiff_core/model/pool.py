@@ -10,7 +10,7 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "node-lost"]
+EvictionCause = Literal["preemption", "cancelled", "gang-failure"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -44,7 +44,7 @@ class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started.
+    reserved: promised to gangs that have not started. lease: the longest one that its agent may go by, µs.
     """
 
     number: int
@@ -62,6 +62,7 @@ class Node:
     releasing: Room = field(default_factory=Room)
     reserved: Room = field(default_factory=Room)
     quarantined: int = 0
+    lease: int = 0
 
 
 @dataclass(slots=True)

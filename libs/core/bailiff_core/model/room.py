@@ -6,14 +6,15 @@ from .pool import Job, Node, Room
 def idle_now(node: Node) -> Room:
     """What a task may start on at once: not held, not promised.
 
-    A promise first draws on room that is on its way out, so only what it needs beyond that is kept back.
+    A promise first draws on room that is on its way out, so only what it needs beyond that is kept back. Where more
+    is promised than will ever come free (an eviction got stuck), nothing is idle: the promise is about to be dropped.
     """
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
     return Room(
         capacity.devices & ~(held.devices | reserved.devices | node.quarantined),
-        capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli),
-        capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes),
-        capacity.slots - held.slots - max(0, reserved.slots - releasing.slots),
+        max(0, capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli)),
+        max(0, capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes)),
+        max(0, capacity.slots - held.slots - max(0, reserved.slots - releasing.slots)),
     )
 
 
@@ -49,5 +50,5 @@ def work_lost(job: Job, now: int, restart_cost: int, max_counted_loss: int) -> i
 
     Source: semantics §5. Without checkpoints on record the time counts from the start of the attempt.
     """
-    held = 0 if job.last_start is None else min(now - job.last_start, max_counted_loss)
+    held = 0 if job.last_start is None else min(max(0, now - job.last_start), max_counted_loss)
     return job.gpus * (held + restart_cost) // 1000

@@ -7,6 +7,7 @@ from .wire import Wire, record_hash
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
 DOMAIN_CREATED = "bailiff.audit.DomainCreated.v1"
+LONGEST_EPOCH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     if (head.next_seq == 0) != (kind == DOMAIN_CREATED):
         return Break(f"{kind or 'a record without a type'} at seq {head.next_seq}")
     epoch_text = at.get("ce_epoch", b"")
-    epoch = int(epoch_text) if epoch_text.isdigit() else -1
+    epoch = int(epoch_text) if epoch_text.isdigit() and len(epoch_text) <= LONGEST_EPOCH else -1
     if kind == WRITER_STARTED:
         if epoch <= head.epoch:
             return Break(f"a writer started with epoch {epoch}, but {head.epoch} is taken")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Name, OpaqueId, Time
+from bailiff_core.model.document import Count, Document, Duration, Hash, Integer, Label, Labels, Name, OpaqueId, Time
 from bailiff_core.model.policy import Policy
 
 from .payload import Fact
@@ -63,7 +63,7 @@ class ClockAdvanced(Fact):
 
 
 class ClockStepped(Fact):
-    """The writer's clock jumped. Durations are counted without `by` (µs, negative: back)."""
+    """The writer's clock jumped. `by`: how far log time moved with it, µs; durations are counted without it."""
 
     by: Integer
 
@@ -169,7 +169,7 @@ class DeviceFacts(Document):
     memory_bytes: Count
     parent: OpaqueId | None = None
     healthy: bool = True
-    labels: dict[Label, Label] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
 
 
 class NodeJoined(Fact):
@@ -184,7 +184,7 @@ class NodeJoined(Fact):
     cpu_milli: Count
     memory_bytes: Count
     max_tasks: Count = 1000
-    labels: dict[Label, Label] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
 
 

@@ -35,21 +35,36 @@ from bailiff_core.records.payload import Fact
 
 @dataclass(slots=True)
 class ReportNumbers:
-    """The newest report number taken of each incarnation, to drop repeats and notice gaps. Rebuilt after a restart."""
+    """The newest report number taken of each incarnation, to drop repeats and notice gaps. Rebuilt after a restart.
+
+    A gap stays one until the missing report comes after all, or an announcement, which says everything.
+    """
 
     newest: dict[str, int] = field(default_factory=dict)
+    announced: set[str] = field(default_factory=set)
 
-    def take(self, report: ReportBody) -> str:
-        """`next`, `repeat`, or `gap`. The first report seen of an incarnation is where its count begins."""
+    def take(self, report: ReportBody, joined: Node | None) -> str:
+        """`next`, `repeat`, or `gap`. joined: the node, where this incarnation is the one that joined.
+
+        Of an incarnation that this writer has not heard of before, the count begins with the first report after the
+        announcement that the log knows.
+        """
         known = self.newest.get(report.incarnation)
-        heartbeat = isinstance(report, NodeHeartbeat)
-        if known is not None and not isinstance(report, NodeAnnounced):
-            if report.number > known + (0 if heartbeat else 1):
-                return "gap"
-            if report.number <= known and not heartbeat:
-                return "repeat"
-        self.newest[report.incarnation] = max(report.number, known or 0)
+        oldest_repeat = known if known is not None else joined.last_report if joined is not None else -1
+        if isinstance(report, NodeHeartbeat):
+            return "next" if known is None or report.number <= known else "gap"
+        if report.number <= oldest_repeat:
+            return "repeat"
+        if isinstance(report, NodeAnnounced):
+            self.announced.add(report.incarnation)
+        elif known is not None and report.number > known + 1:
+            return "gap"
+        self.newest[report.incarnation] = report.number
         return "next"
+
+    def complete(self, report: ReportBody) -> bool:
+        """Whether the incarnation has announced itself to this writer: what an earlier one missed is not known."""
+        return report.incarnation in self.announced
 
 
 def facts_of_report(pool: Pool, report: ReportBody) -> list[Fact]:

@@ -1,0 +1,71 @@
+"""`python -m tests.bench [NAME…] [--json FILE] [--quick] [--records N]`."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from . import core, fleet, fold, intake, placements, restart, told
+from .table import Row, Run, show
+
+BENCHES: dict[str, Callable[[Run], list[Row]]] = {
+    "core": core.measure,
+    "intake": intake.measure,
+    "fold": fold.measure,
+    "told": told.measure,
+    "placements": placements.measure,
+    "fleet": fleet.measure,
+    "restart": restart.measure,
+}
+
+
+def main() -> None:
+    """Measure what was asked for, or everything."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures Bailiff on this machine.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all by default")
+    parser.add_argument("--json", type=Path, help="write all figures here, too")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller logs: about a minute")
+    parser.add_argument("--records", type=int, help="length of the log that a service is restarted on")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHES]
+    if unknown:
+        parser.error(f"there is no bench {unknown[0]!r}; there is {', '.join(BENCHES)}")
+    console = Console(width=150)
+    records = options.records or (10_500 if options.quick else 100_500)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="bailiff-bench-") as folder:
+        for name in options.names or BENCHES:
+            began, load = time.monotonic(), os.getloadavg()[0]
+            console.print(f"• {name} (load {load:.1f} on {os.cpu_count()} cores)", highlight=False)
+            run = Run(options.quick, Path(folder) / name, records, console)
+            for row in BENCHES[name](run):
+                row.detail["load_before"] = load
+                rows.append(row)
+            run.say(f"{time.monotonic() - began:.0f} s")
+    show(console, rows)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine(), "rows": [row.to_data() for row in rows]}, indent=2))
+
+
+def machine() -> dict[str, object]:
+    """Where and what was measured."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return {
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "commit": commit.stdout.strip(),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The core alone, no Kafka: a pass of placements, and a preemption decision on a full pool.
+
+Times are of the processor, so that what else runs on the machine does not count.
+"""
+
+import time
+from statistics import median
+
+from tests.builders import Sketch, group
+
+from bailiff_core.fold import enact
+from bailiff_core.model.pool import OpenRequest, Pool
+from bailiff_core.placement.rooms import Rooms
+from bailiff_core.turn import decide
+from bailiff_core.verbs.allocate import allocate
+from bailiff_core.victims.batch import select_batch
+from bailiff_core.victims.check import Accepted, check_answer
+
+from .table import Row, Run, percentile
+
+
+def measure(run: Run) -> list[Row]:
+    """500 nodes of 8 GPUs, 4,000 jobs of one."""
+    nodes, times = (100, 1) if run.quick else (500, 3)
+    return [_allocate(run, nodes, times), *_preempt(run, nodes, 5 if run.quick else 15), _one_turn(nodes)]
+
+
+def _allocate(run: Run, nodes: int, times: int) -> Row:
+    seconds = []
+    for _ in range(times):
+        pool = _empty(nodes)
+        began = time.process_time()
+        placed = 0
+        for decision in allocate(pool):
+            enact(pool, decision)
+            placed += 1
+        seconds.append(time.process_time() - began)
+        assert placed == nodes * 8
+    run.say("allocate: " + ", ".join(f"{each:.2f} s" for each in seconds))
+    return Row(f"allocate pass, {nodes * 8:,} jobs onto {nodes} empty nodes, in memory", median(seconds), "s")
+
+
+def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
+    pool = _full(nodes)
+    found, checked = [], []
+    for turn in range(times):
+        asker = pool.jobs[f"urgent-{turn % 3}"]
+        began = time.process_time()
+        (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
+        found.append(time.process_time() - began)
+        assert len(answer.victims) == asker.gpus, answer
+        began = time.process_time()
+        accepted = check_answer(pool, Rooms.of(pool), asker, answer)
+        checked.append(time.process_time() - began)
+        assert isinstance(accepted, Accepted), accepted
+    run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")
+    batch = [OpenRequest(n, f"batch-{n}") for n in range(16)]
+    began = time.process_time()
+    select_batch(pool, batch, pool.rules.preemption.search_steps)
+    batched = time.process_time() - began
+    on = f"{nodes} nodes full of one-GPU jobs, in memory"
+    return [
+        Row(f"one preemption chosen (select_batch), {on}", median(found) * 1000, "ms", detail={"ms": found}),
+        Row(f"one preemption checked, {on}", median(checked) * 1000, "ms", detail={"ms": checked}),
+        Row(f"preemptions chosen in a batch of 16, {on}", 16 / batched, "/s", target="≥ 200 /s"),
+    ]
+
+
+def _one_turn(nodes: int) -> Row:
+    """A turn about one more job on the full pool: what every quiet request costs."""
+    pool = _full(nodes)
+    list(_settled(pool))
+    seconds = []
+    for _ in range(30):
+        pool.turn_open = True
+        pool.room_grew = True
+        began = time.process_time()
+        list(decide(pool))
+        seconds.append(time.process_time() - began)
+    return Row(f"decide once more on {nodes} full nodes after room grew, in memory", median(seconds) * 1000, "ms")
+
+
+def _settled(pool: Pool):
+    yield from decide(pool)
+
+
+def _empty(nodes: int) -> Pool:
+    sketch = Sketch()
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    for n in range(nodes * 8):
+        sketch.job(f"job-{n}", group(gpus=1, cpu=1, gib=1))
+    return sketch.pool
+
+
+def _full(nodes: int) -> Pool:
+    sketch = Sketch()
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    for n in range(nodes * 8):
+        sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], age=60_000_000 * (1 + n * 7919 % 500))
+    for n, gpus in enumerate((1, 4, 8)):
+        sketch.job(f"urgent-{n}", group(gpus=gpus), priority=100)
+    for n in range(16):
+        sketch.job(f"batch-{n}", group(gpus=1), priority=100)
+    return sketch.pool

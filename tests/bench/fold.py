@@ -1,0 +1,88 @@
+"""Reading the log back: verify and fold it, and decide every turn again.
+
+Times are of the processor, so that what else runs on the machine does not count.
+"""
+
+import hashlib
+import json
+import time
+from statistics import median
+
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Break, ChainHead, Wire, continues, decode
+from bailiff_core.replay import Replay
+
+from .synthetic import DOMAIN, long_log
+from .table import Row, Run
+
+
+def measure(run: Run) -> list[Row]:
+    """In memory, without Kafka."""
+    run.say("making a log")
+    wires = long_log(5_000 if run.quick else 20_000)
+    folded, plain = [], []
+    for _ in range(1 if run.quick else 3):
+        plain.append(_timed(_parse_and_hash, wires))
+        folded.append(_timed(_fold, wires))
+    run.say("deciding it again")
+    began = time.process_time()
+    replay = _replay(wires)
+    seconds = time.process_time() - began
+    count = len(wires)
+    return [
+        Row(
+            f"fold of an audit log, chain checked ({count:,} records)",
+            count / median(folded),
+            "records/s",
+            target="≥ 50,000 /s",
+            baseline=count / median(plain),
+            baseline_is="records/s: JSON parse + SHA-256 of the same bytes",
+            detail={"seconds": folded, "seconds_baseline": plain},
+        ),
+        Row(
+            "replay: turns decided again and compared",
+            replay.turns / seconds,
+            "turns/s",
+            baseline=replay.turns / median(folded),
+            baseline_is="turns/s: fold alone",
+            detail={"turns": replay.turns, "decisions": replay.decisions, "records_per_s": count / seconds},
+        ),
+    ]
+
+
+def _timed(work, wires: list[Wire]) -> float:
+    began = time.process_time()
+    work(wires)
+    return time.process_time() - began
+
+
+def _parse_and_hash(wires: list[Wire]) -> None:
+    for wire in wires:
+        json.loads(wire.value)
+        digest = hashlib.sha256(wire.value)
+        for name, value in wire.headers:
+            digest.update(name.encode())
+            digest.update(value)
+        digest.hexdigest()
+
+
+def _fold(wires: list[Wire]) -> None:
+    """What AuditReader and DomainView do with each record."""
+    pool, head = Pool(), ChainHead(DOMAIN)
+    for wire in wires:
+        after = continues(head, wire)
+        assert not isinstance(after, Break), after
+        apply(pool, decode(wire))
+        head = after
+
+
+def _replay(wires: list[Wire]) -> Replay:
+    replay, head = Replay(), ChainHead(DOMAIN)
+    for wire in wires:
+        after = continues(head, wire)
+        assert not isinstance(after, Break), after
+        replay.feed(decode(wire), wire)
+        head = after
+    assert replay.difference is None, replay.difference
+    return replay

@@ -1,0 +1,51 @@
+"""What one request costs admission before anything is decided: from the message's bytes to its facts.
+
+Times are of the processor, so that what else runs on the machine does not count.
+"""
+
+import hashlib
+import json
+import time
+from statistics import median
+
+from tests.builders import Sketch
+
+from bailiff_admission.liveness import Liveness
+from bailiff_admission.reading import Reading
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.messages import RequestBody
+from bailiff_bus.port import Message
+
+from .requests import submit_message
+from .table import Row, Run
+
+
+def measure(run: Run) -> list[Row]:
+    """Requests to submit a job of one GPU, on a pool of 500 nodes."""
+    count = 500 if run.quick else 2000
+    sketch = Sketch()
+    for n in range(500):
+        sketch.node(f"node-{n}")
+    ambient = Ambient()
+    reading = Reading("test", False, frozenset({"test"}), ambient, Liveness(ambient))
+    messages = [
+        Message("bailiff.requests", 0, n, ambient.wall(), b"test", *submit_message("test", f"job-{n}")) for n in range(count)
+    ]
+    plain, unwrapped, read = [], [], []
+    for _ in range(3):
+        plain.append(_per_message(messages, lambda message: (json.loads(message.value), hashlib.sha256(message.value).digest())))
+        unwrapped.append(_per_message(messages, lambda message: unwrap(message, accept=(RequestBody,))))
+        read.append(_per_message(messages, lambda message: reading.read(sketch.pool, message)))
+    baseline, is_ = median(plain), "µs: JSON parse + SHA-256 of the same bytes"
+    return [
+        Row("envelope.unwrap of one request", median(unwrapped), "µs", baseline=baseline, baseline_is=is_),
+        Row("unwrap + intake of one request, 500 nodes", median(read), "µs", baseline=baseline, baseline_is=is_),
+    ]
+
+
+def _per_message(messages: list[Message], work) -> float:
+    began = time.process_time()
+    for message in messages:
+        work(message)
+    return (time.process_time() - began) / len(messages) * 1_000_000

@@ -1,0 +1,187 @@
+"""The command on a real Kafka: a small true log, verified, replayed, read, exported, and one that was tampered with.
+
+Each test has a pool of its own in a broker that other tests may share, so the audit topic grows a partition per test.
+"""
+
+import asyncio
+import dataclasses
+import itertools
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.kafka_fixtures import TestKafka
+from tests.unit.client.kit import Scribe, finished_story
+from typer.testing import CliRunner, Result
+
+from bailiff import Client, ExitCode
+from bailiff.cli import app
+from bailiff_bus import topics
+from bailiff_bus.kafka import KafkaBus, KafkaSettings
+from bailiff_bus.log import AuditReader, AuditWriter, Entry
+from bailiff_bus.messages import CancelJob, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records import Record, Wire, encode, record_hash
+
+pytestmark = pytest.mark.kafka
+
+_run = uuid.uuid4().hex[:6]
+_numbers = itertools.count(1)
+
+
+class Pool:
+    """One pool in the real Kafka, and the records of a true story to put into it."""
+
+    def __init__(self, bus: KafkaBus, partition: int) -> None:
+        self.bus, self.partition = bus, partition
+        self.name = f"pool-{_run}-{next(_numbers)}"
+        self.scribe = Scribe(self.name, partition)
+        finished_story(self.scribe)
+
+    async def write(self) -> None:
+        """Append the story as one writer incarnation does."""
+        records = self.scribe.records
+        writer = AuditWriter(self.bus, AuditReader(self.bus, self.name, self.partition))
+
+        async def folded(entries: Sequence[Entry]) -> None:
+            pass
+
+        await writer.begin(lambda head: records[:3], folded)
+        await (await writer.append(records[3:]))
+        await writer.close()
+
+    async def append(self, wires: Sequence[Wire]) -> None:
+        """Put bytes into the partition, as anybody could who may write there."""
+        producer = await self.bus.producer()
+        for wire in wires:
+            await (await producer.send(topics.AUDIT.name, wire.value, headers=wire.headers, partition=self.partition))
+        await producer.close()
+
+
+@pytest.fixture
+async def bus(kafka: TestKafka) -> AsyncIterator[KafkaBus]:
+    made = KafkaBus(KafkaSettings(bootstrap=kafka.bootstrap))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def pool(kafka: TestKafka, bus: KafkaBus) -> Pool:
+    """A pool in a partition that nobody has used."""
+    await topics.create_topics(kafka.bootstrap, 1)
+    partitions = len(await bus.spans(topics.AUDIT.name))
+    await topics.create_topics(kafka.bootstrap, partitions + 1)
+    made = Pool(bus, partitions)
+    await made.write()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path / "cache"))
+
+
+async def bailiff(kafka: TestKafka, pool: Pool, *arguments: str) -> Result:
+    """Run the command; it has an event loop of its own, so it gets a thread of its own."""
+    connection = ["--kafka", kafka.bootstrap, "-d", pool.name]
+    return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *connection])
+
+
+async def test_verify_replay_tail_show_and_list(kafka: TestKafka, pool: Pool) -> None:
+    verified = await bailiff(kafka, pool, "audit", "verify", "-o", "json")
+    assert verified.exit_code == ExitCode.DONE, verified.output
+    assert json.loads(verified.output)["head_hash"] == pool.scribe.head.hash
+    replayed = await bailiff(kafka, pool, "audit", "replay")
+    assert replayed.exit_code == ExitCode.DONE, replayed.output
+    assert "every byte is the same" in replayed.output
+    tail = await bailiff(kafka, pool, "audit", "tail", "--from", "0", "-o", "json")
+    assert [json.loads(line)["seq"] for line in tail.output.splitlines()] == list(range(len(pool.scribe.records)))
+    shown = await bailiff(kafka, pool, "audit", "show", "0", "-o", "json")
+    assert json.loads(shown.output)["data"]["partition"] == pool.partition
+    listed = await bailiff(kafka, pool, "list", "--all", "-o", "json")
+    assert {row["job"]: row["state"] for row in json.loads(listed.output)}["serve-2"] == "succeeded"
+
+
+async def test_an_export_verifies_and_replays_without_kafka(kafka: TestKafka, pool: Pool, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    exported = await bailiff(kafka, pool, "audit", "export", str(file))
+    assert exported.exit_code == ExitCode.DONE, exported.output
+    for command in ("verify", "replay"):
+        found = await asyncio.to_thread(CliRunner().invoke, app, ["audit", command, "--file", str(file)])
+        assert found.exit_code == ExitCode.DONE, found.output
+
+
+def late(scribe: Scribe, **fields: object) -> Record:
+    """The writer's next record, in its old epoch."""
+    about = {"seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now, "turn": scribe.pool.turn + 1}
+    return dataclasses.replace(scribe.records[-1], **{**about, **fields})
+
+
+async def test_a_zombie_does_no_harm_and_is_reported(kafka: TestKafka, pool: Pool) -> None:
+    scribe = pool.scribe
+    zombie = encode(late(scribe))
+    before = len(scribe.records)
+    scribe.writer("writer-2")
+    successor = [encode(dataclasses.replace(record, prev=scribe_hash(scribe, record.seq))) for record in scribe.records[before:]]
+    await pool.append([*successor, zombie])
+    found = json.loads((await bailiff(kafka, pool, "audit", "verify", "-o", "json")).output)
+    assert found["ok"]
+    assert found["orphans_by_kind"] == {"superseded": 1}
+    assert found["epochs"][-1]["writer"] == "writer-2"
+
+
+def scribe_hash(scribe: Scribe, seq: int) -> str:
+    before = scribe.cluster.messages(topics.AUDIT.name, scribe.partition)[seq - 1]
+    return record_hash(Wire(before.headers, before.value))
+
+
+async def test_a_record_after_a_gap_breaks_the_chain(kafka: TestKafka, pool: Pool) -> None:
+    await pool.append([encode(late(pool.scribe, seq=pool.scribe.head.next_seq + 3, prev="f" * 64))])
+    found = await bailiff(kafka, pool, "audit", "verify", "-o", "json")
+    assert found.exit_code == ExitCode.FOUND_WRONG
+    broken = json.loads(found.output)["broken"]
+    assert broken["seq"] == str(pool.scribe.head.next_seq + 3)
+    assert "are missing" in broken["meaning"]
+
+
+async def test_following_shows_what_is_appended(kafka: TestKafka, pool: Pool) -> None:
+    scribe = pool.scribe
+    last = scribe.pool.seq
+    async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
+        async for entry in client.follow(pool.name, last):
+            if entry.record.seq == last:
+                before = len(scribe.records)
+                scribe.submit("later", gpus=1)
+                new = scribe.records[before:]
+                await pool.append([encode(dataclasses.replace(each, prev=scribe_hash(scribe, each.seq))) for each in new])
+            if entry.record.type.endswith("JobPlaced.v1"):
+                break
+
+
+async def test_requests_reach_the_topic_and_wait_for_their_answer(kafka: TestKafka, pool: Pool) -> None:
+    async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
+        demand = JobDemand(job="late", tasks=(TaskGroup(gpu_milli=1000),))
+        spec = SubmitJob.model_validate_json('{"demand":{"job":"x","tasks":[{}]},"spec":{"command":"true"}}').spec
+        asked = await client.submit(demand, spec, domain=pool.name)
+        assert await client.outcome_of(asked, timeout=0.0) is None
+        await client.request(pool.name, CancelJob(job="late"))
+        spans = await client.spans(topics.REQUESTS.name)
+        ids = [dict(message.headers)["ce_id"] async for message in client.messages(topics.REQUESTS.name, spans)]
+    assert asked.id.encode() in ids
+
+
+async def test_topics_create_and_doctor(kafka: TestKafka, pool: Pool, tmp_path: Path) -> None:
+    pools = tmp_path / "pools.yaml"
+    pools.write_text(f"pools:\n  - {{name: {pool.name}, partition: {pool.partition}}}\n")
+    connection = ["--kafka", kafka.bootstrap]
+    created = await asyncio.to_thread(CliRunner().invoke, app, ["topics", "create", "--pools", str(pools), *connection])
+    assert created.exit_code == ExitCode.DONE, created.output
+    assert "All topics are there already." in created.output
+    found = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "-o", "json", "--probe", *connection])
+    checks = {check["check"]: check["status"] for check in json.loads(found.output)}
+    assert checks["kafka"] == "ok"
+    assert checks["topics"] == "ok"
+    assert checks["clock"] == "ok"
+    assert checks[f"pool {pool.name}"] != "wrong"  # to look at, on days when the story's noon is long ago

@@ -1,0 +1,416 @@
+"""Stories of one pool without Kafka: facts go in turn by turn, the core decides, and the log is kept as on the wire.
+
+    story = Story()
+    story.node("n1", gpus=8)
+    story.submit("train-1", gpus=4)
+    story.expect("JobPlaced", job="train-1")
+
+Every story is also a valid chained log: `story.wires` hold headers and values with seq, epoch, turn, time and prev as
+admission would write them. Time stands still between turns except where `after` or `wait` moves it.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
+from bailiff_core.fold import apply, close_turn, fold
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.model.answer import Answer
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts
+from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.replay import Replay
+from bailiff_core.turn import decide, decision_record, wake_at
+from bailiff_core.victims.batch import select_batch
+
+MS = 1_000
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+GIB = 2**30
+NEW_YEAR = 1_767_225_600 * SECOND  # 2026-01-01
+ENGINE_DIGEST = "0" * 64
+ENGINE = f"{RELEASE}+{ENGINE_DIGEST[:12]}/{LOGIC}"
+LateFacts = Callable[[], Iterable[Fact]]
+REQUESTS, REPORTS = "bailiff.requests", "bailiff.node-reports"
+PROPOSALS, PROGRESS = "bailiff.proposals", "bailiff.eviction-progress"
+TOPIC_OF: dict[type[Fact], str] = {
+    **dict.fromkeys(
+        (facts.JobSubmitted, facts.JobCancelled, facts.PolicyApplied, facts.NodeReplaced, facts.NodeReturned), REQUESTS
+    ),
+    **dict.fromkeys(
+        (
+            facts.NodeJoined, facts.TaskStarted, facts.TaskStartRefused, facts.TaskExited, facts.TaskReleased,
+            facts.TaskVanished, facts.EvictionStaged, facts.TaskSpared, facts.SpareRefused,
+        ),
+        REPORTS,
+    ),
+    **dict.fromkeys((facts.EvictionBegun, facts.PlanGivenUp), PROGRESS),
+    facts.ProposalReceived: PROPOSALS,
+}  # fmt: skip
+
+
+def policy(**parts: Any) -> Policy:
+    """The default policy with these parts changed: `policy(preemption={"reservation_expiry": "1m"})`."""
+    data = DEFAULT_POLICY.model_dump(mode="json")
+    for name, value in parts.items():
+        data[name] = {**data[name], **value} if isinstance(value, dict) else value
+    return Policy.model_validate(data, strict=False)
+
+
+def digest(text: str) -> str:
+    """Some SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def folded(wires: Iterable[Wire]) -> Pool:
+    """The state after these records, folded from their bytes alone."""
+    pool = Pool()
+    for wire in wires:
+        apply(pool, decode(wire))
+    return pool
+
+
+def replayed(wires: Iterable[Wire]) -> Replay:
+    """Every turn of this log decided again."""
+    replay = Replay()
+    for wire in wires:
+        replay.feed(decode(wire), wire)
+    return replay
+
+
+@dataclass(frozen=True)
+class Cut(Exception):
+    """The writer died inside a turn; only so many of its records are in the log."""
+
+    records: int
+
+
+class Story:
+    """One pool, its log, and short words for what happens to it."""
+
+    def __init__(
+        self,
+        rules: Policy = DEFAULT_POLICY,
+        domain: str = "test",
+        begin: int = NEW_YEAR,
+        check: Callable[[Pool], None] | None = None,
+    ) -> None:
+        """check: called with the state after every turn."""
+        self.pool = Pool()
+        self.check = check
+        self.head = ChainHead(domain)
+        self.records: list[Record] = []
+        self.wires: list[Wire] = []
+        self.said: list[Decision] = []
+        self.time = begin
+        self.domain = domain
+        self._offsets: dict[str, int] = {}
+        self._ids = 0
+        self._writers = 0
+        self._append(self._record(facts.DomainCreated(domain=domain, partition=0, nonce="00" * 16), turn=0))
+        self._append(self._record(facts.PolicyApplied(policy=rules), turn=0, turn_end=True))
+        close_turn(self.pool)
+        self.restart()
+
+    # --- the log
+
+    def turn(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
+        """One turn: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
+
+        A function instead of a fact is called when the facts before it have been folded. No facts: no turn.
+        """
+        self.time += after
+        pool = self.pool
+        number = pool.turn if pool.turn_open else pool.turn + 1
+        drafts = []
+        for part in given:
+            for fact in (part,) if isinstance(part, Fact) else part():
+                record = self._record(fact, turn=number)
+                fold(pool, record)
+                drafts.append(record)
+        self.said = []
+        if not drafts:
+            return self.said
+        for decision in decide(pool):
+            self.said.append(decision)
+            drafts.append(decision_record(pool, decision, prev="", turn_end=False))
+        drafts[-1] = replace(drafts[-1], turn_end=True)
+        if cut is not None and cut < len(drafts):
+            for record in drafts[:cut]:
+                self._keep(record)
+            self.pool = folded(self.wires)
+            raise Cut(cut)
+        close_turn(pool)
+        for record in drafts:
+            self._keep(record)
+        if self.check is not None:
+            self.check(pool)
+        return self.said
+
+    def restart(self, after: int = 0, logic: int = LOGIC) -> list[Decision]:
+        """A new writer folds the log, starts a higher epoch, and decides."""
+        self.time += after
+        self.pool = folded(self.wires)
+        self._writers += 1
+        started = facts.WriterStarted(
+            writer=digest(f"writer {self._writers}")[:32],
+            release=RELEASE,
+            digest=ENGINE_DIGEST,
+            logic=logic,
+            state_schema=STATE_SCHEMA,
+            inputs=dict(self.pool.inputs),
+        )
+        record = self._record(started, turn=self.pool.turn + 1)
+        record = replace(record, epoch=self.pool.epoch + 1, writer=started.writer, engine=ENGINE)
+        self._append(record)
+        return self.turn(facts.ClockAdvanced())
+
+    def _record(self, fact: Fact, turn: int, turn_end: bool = False) -> Record:
+        pool = self.pool
+        self.time = max(self.time, pool.now)
+        topic = TOPIC_OF.get(type(fact))
+        cause, inputs = "", ()
+        if topic is not None and pool.seq > 0:
+            at = self._offsets.get(topic, 0)
+            self._offsets[topic] = at + 1
+            cause, inputs = f"{topic}/0/{at}", ((f"{topic}/0", at + 1),)
+        return Record(
+            domain=self.domain, seq=pool.seq + 1, epoch=pool.epoch, turn=turn, turn_end=turn_end, time=self.time, prev="",
+            writer=pool.writer or "creator", engine=pool.engine or ENGINE, policy=pool.policy_revision,
+            type=fact.type_name(), data=fact, cause=cause, inputs=inputs,
+        )  # fmt: skip
+
+    def _append(self, record: Record) -> None:
+        """The first records of a writer are folded as it reads them back."""
+        self._keep(record)
+        fold(self.pool, decode(self.wires[-1]))
+
+    def _keep(self, record: Record) -> None:
+        record = replace(record, prev=self.head.hash)
+        wire = encode(record)
+        head = continues(self.head, wire)
+        assert not isinstance(head, Break), f"#{record.seq} {record.type}: {head.reason}"
+        self.head = head
+        self.records.append(record)
+        self.wires.append(wire)
+
+    def resumed(self, records: int) -> "Story":
+        """Another story of the same log, cut off after so many records. A new writer has to be started on it."""
+        other = Story.__new__(Story)
+        other.__dict__.update(self.__dict__)
+        other.records, other.wires = self.records[:records], self.wires[:records]
+        other.said, other._offsets = [], dict(self._offsets)
+        other.head = ChainHead(self.domain)
+        for wire in other.wires:
+            head = continues(other.head, wire)
+            assert isinstance(head, ChainHead)
+            other.head = head
+        other.pool = folded(other.wires)
+        other.time = other.pool.now
+        return other
+
+    # --- what is asked
+
+    def request(self) -> facts.RequestId:
+        """A fresh request id."""
+        self._ids += 1
+        return facts.RequestId(source="laptop", id=f"r-{self._ids}", digest=digest(f"r-{self._ids}"))
+
+    def submitted(self, job: str, *groups: TaskGroup, gpus: int = 1, tasks: int = 1, cls: str | None = None, **demand: Any):
+        """The fact that a job was submitted: `tasks` tasks of `gpus` GPUs each, or these groups."""
+        groups = groups or (TaskGroup(count=tasks, gpu_milli=gpus * 1000),)
+        asked = JobDemand(job=job, tasks=groups, priority_class=cls, **demand)
+        return facts.JobSubmitted(request=self.request(), demand=asked, spec_digest=digest(job))
+
+    def submit(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> list[Decision]:
+        """A job is submitted; keywords as in `submitted`."""
+        return self.turn(self.submitted(job, *groups, **asked), after=after)
+
+    def cancel(self, job: str, after: int = 0) -> list[Decision]:
+        """Somebody wants the job gone."""
+        return self.turn(facts.JobCancelled(request=self.request(), job=job), after=after)
+
+    def apply_policy(self, rules: Policy) -> list[Decision]:
+        """Another policy comes into force."""
+        return self.turn(facts.PolicyApplied(policy=rules, request=self.request()))
+
+    # --- machines
+
+    def joined(
+        self, name: str, gpus: int = 8, cpu: int = 1000, gib: int = 1000, slots: int = 1000, boot: int = 1,
+        missing: Sequence[int] = (), sick: Sequence[int] = (), labels: dict[str, str] | None = None, model: str = "h100",
+    ) -> facts.NodeJoined:  # fmt: skip
+        """The fact that a node's agent announced itself in its `boot`th life."""
+        known = self.pool.node_numbers.get(name)
+        return facts.NodeJoined(
+            node=name,
+            number=len(self.pool.nodes) if known is None else known,
+            incarnation=f"{name}-life-{boot}",
+            machine_id=f"machine-{name}",
+            boot_id=f"{name}-boot-{boot}",
+            report=0,
+            cpu_milli=cpu * 1000,
+            memory_bytes=gib * GIB,
+            max_tasks=slots,
+            labels=labels or {},
+            devices=tuple(
+                facts.DeviceFacts(id=f"GPU-{name}-{n}", model=model, memory_bytes=80 * GIB, healthy=n not in sick)
+                for n in range(gpus)
+                if n not in missing
+            ),
+        )
+
+    def node(self, name: str, **about: Any) -> list[Decision]:
+        """A machine joins the pool, or comes back; keywords as in `joined`."""
+        return self.turn(self.joined(name, **about))
+
+    def silent(self, name: str, after: int = 0) -> list[Decision]:
+        """No word from the node."""
+        return self.turn(facts.NodeUnreachable(node=name, last_heard=self.time), after=after)
+
+    def heard(self, name: str, after: int = 0) -> list[Decision]:
+        """It speaks again."""
+        return self.turn(facts.NodeReachable(node=name), after=after)
+
+    def lost(self, name: str, after: int = 0) -> list[Decision]:
+        """Its lease is over."""
+        return self.turn(facts.NodeLost(node=name, last_heard=self.time), after=after)
+
+    # --- tasks
+
+    def job(self, name: str) -> Job:
+        """The job as the state has it."""
+        return self.pool.jobs[name]
+
+    def at(self, job: str, task: int) -> dict[str, Any]:
+        """Which task of the job's present attempt, as the facts name it."""
+        found = self.job(job)
+        node = self.pool.nodes[found.tasks[task].node].name
+        return {"job": job, "attempt": found.attempt, "task": task, "node": node}
+
+    def _tasks(self, job: str, task: int | None, states: Sequence[str]) -> list[int]:
+        return [n for n, found in enumerate(self.job(job).tasks) if (task is None or n == task) and found.state in states]
+
+    def started(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
+        """The agents say that the job's tasks (or the one) run."""
+        return self.turn(*(facts.TaskStarted(**self.at(job, n)) for n in self._tasks(job, task, ["starting"])), after=after)
+
+    def exits(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
+        """Processes of the job end with this code; the room is not free yet."""
+        gone = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in self._tasks(job, task, ["starting", "running"])]
+        return self.turn(*gone, after=after)
+
+    def releases(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
+        """The room of what has exited is proved free."""
+        return self.turn(*(facts.TaskReleased(**self.at(job, n)) for n in self._tasks(job, task, ["exited"])), after=after)
+
+    def ends(self, job: str, code: int = 0, task: int | None = None, after: int = 0) -> list[Decision]:
+        """Exit and release in one turn."""
+        going = self._tasks(job, task, ["starting", "running"])
+        exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
+        return self.turn(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going), after=after)
+
+    def runs(self, job: str, *groups: TaskGroup, after: int = 0, **asked: Any) -> None:
+        """A job is submitted, placed and started: for stories that begin later."""
+        self.submit(job, *groups, after=after, **asked)
+        self.expect("JobPlaced", job=job, reserved=False)
+        self.started(job)
+        assert self.job(job).phase == "running"
+
+    # --- evictions
+
+    def proposal(self, at: int | None = None, answers: Sequence[Answer] | None = None) -> facts.ProposalReceived:
+        """The answer to the open selection, computed on the state after the record `at` (default: the present one)."""
+        selection = self.pool.selection
+        assert selection is not None, "no selection is out"
+        at = self.pool.seq if at is None else at
+        if answers is None:
+            state = folded(self.wires[: at + 1])
+            state.turn_open = False
+            answers = select_batch(state, selection.requests, self.pool.rules.preemption.search_steps)
+        return facts.ProposalReceived(number=selection.number, computed_at=at, logic=LOGIC, answers=tuple(answers))
+
+    def propose(self, at: int | None = None, answers: Sequence[Answer] | None = None, after: int = 0) -> list[Decision]:
+        """Victim selection answers; arguments as in `proposal`."""
+        return self.turn(self.proposal(at, answers), after=after)
+
+    def begin(self, job: str, after: int = 0) -> list[Decision]:
+        """The executor is about to tell the agents."""
+        found = self.job(job)
+        assert found.eviction is not None
+        return self.turn(facts.EvictionBegun(job=job, attempt=found.attempt, decided=found.eviction.decided_seq), after=after)
+
+    def give_up(self, asker: str, after: int = 0) -> list[Decision]:
+        """The executor's last look at the asker's plan found that nobody needs to leave."""
+        plan = self.job(asker).plan
+        assert plan is not None
+        return self.turn(facts.PlanGivenUp(plan=plan, reason="there is room by now"), after=after)
+
+    def staged(self, job: str, stage: str, task: int | None = None) -> list[Decision]:
+        """Every task of the job (or the one) reached this stage of its eviction."""
+        here = self._tasks(job, task, ["starting", "running"])
+        return self.turn(*(facts.EvictionStaged.model_validate({**self.at(job, n), "stage": stage}) for n in here))
+
+    def yields(self, job: str, code: int = 85, after: int = 0) -> list[Decision]:
+        """An eviction runs its course: begun, noticed, TERM, exit with this code, released."""
+        self.begin(job, after=after)
+        self.staged(job, "noticed")
+        self.staged(job, "term_sent")
+        return self.ends(job, code)
+
+    def spared(self, job: str, task: int | None = None) -> list[Decision]:
+        """The agents confirm that the eviction was not obeyed."""
+        here = range(len(self.job(job).tasks)) if task is None else (task,)
+        return self.turn(*(facts.TaskSpared(**self.at(job, n)) for n in here))
+
+    def not_spared(self, job: str, task: int = 0) -> list[Decision]:
+        """One agent says that the spare came too late."""
+        return self.turn(facts.SpareRefused(**self.at(job, task)))
+
+    # --- time
+
+    def wait(self, duration: int) -> list[Decision]:
+        """Time passes; whenever the core has asked to be woken, it is. Everything decided meanwhile."""
+        until = self.time + duration
+        said: list[Decision] = []
+        while (wake := wake_at(self.pool)) is not None and wake <= until:
+            said += self.turn(facts.ClockAdvanced(), after=max(0, wake - self.time))
+        self.time = until
+        self.said = said
+        return said
+
+    # --- what is expected
+
+    def expect(self, kind: str, **fields: Any) -> Any:
+        """The decision of this kind with these fields among what was decided last; fails where there is none."""
+        for found in self.said:
+            if type(found).__name__ == kind and all(getattr(found, name) == value for name, value in fields.items()):
+                return found
+        wanted = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        told = "\n  ".join(map(repr, self.said)) or "nothing"
+        raise AssertionError(f"expected {kind}({wanted}); decided was:\n  {told}")
+
+    def expect_only(self, *kinds: str) -> None:
+        """Just these kinds were decided last, in this order."""
+        found = [type(decision).__name__ for decision in self.said]
+        assert found == list(kinds), f"expected {list(kinds)}, decided was {found}: {self.said}"
+
+    def decisions(self, kind: str) -> Iterator[Any]:
+        """All decisions of this kind in the whole log."""
+        return (record.data for record in self.records if type(record.data).__name__ == kind)
+
+    def phases(self) -> dict[str, str]:
+        """The phase of every job."""
+        return {name: job.phase for name, job in self.pool.jobs.items()}
+
+    def holds(self) -> None:
+        """The log reads, folds and replays to what this story has seen."""
+        again = replayed(self.wires)
+        assert again.difference is None, again.difference
+        assert state_digest(again.pool) == state_digest(self.pool) == state_digest(folded(self.wires))

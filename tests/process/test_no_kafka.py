@@ -1,0 +1,200 @@
+"""Kafka that is not there, goes away and comes back; and how services end: asked to, or because they must not run."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tests.system import ALL_SERVICES, System
+
+from bailiff_bus import topics
+from bailiff_core.records.decisions import JobEnded
+from bailiff_core.records.facts import EvictionBegun
+from bailiff_devstack import EmbeddedKafka, free_port
+from bailiff_devstack.identity import wait_until
+from bailiff_devstack.stack import SERVICES
+
+NODES = '[{"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"}]'
+TRAINING = [f"outage-{n}" for n in range(8)]
+
+
+@pytest.fixture
+def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Kafka with its topics, and nothing else yet."""
+    system = System(tmp_path_factory.mktemp("outage"))
+    try:
+        system.start_kafka()
+        yield system
+    finally:
+        system.stop()
+
+
+async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_services: System) -> None:
+    system, kafka = without_services, without_services.stack.kafka
+
+    # Not there when the services start: they say so, are not ready, and try again.
+    await asyncio.to_thread(kafka.stop)
+    system.start_services()
+    for service in ALL_SERVICES:
+        await asyncio.to_thread(until_it_waits, lambda service=service: system.log_of(service), kafka.bootstrap)
+        status, why = await system.get(service, "/readyz")
+        assert status == 503
+        assert "Kafka" in why
+    await asyncio.to_thread(kafka.start)
+    await asyncio.to_thread(system.wait_ready)
+
+    # It dies in the middle of an eviction.
+    async with system.watch("pool-a") as pool:
+        for name in TRAINING:
+            await pool.submit(name)
+        await pool.until_running(*TRAINING)
+        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        pool.keep(*TRAINING, "outage-urgent")
+        await pool.record(EvictionBegun)
+    await asyncio.to_thread(kafka.kill)
+    for service in ALL_SERVICES:
+        assert service in system.stack.processes.running()
+    await asyncio.to_thread(kafka.start)
+
+    # It is back, and the story ends as it would have.
+    async with system.watch("pool-a") as pool:
+        await pool.until_running("outage-urgent")
+        pool.tell("outage-urgent")
+        await pool.until_ended("outage-urgent")
+        await pool.until_running(*TRAINING)
+        for name in TRAINING:
+            await pool.noted(name, pool.job(name).attempt)
+        pool.assert_started_once(*TRAINING, "outage-urgent")
+        assert len(pool.facts(JobEnded, job="outage-urgent")) == 1
+        await pool.verify(orphans=True)
+    for service in ALL_SERVICES:
+        assert "Traceback" not in system.log_of(service)
+
+    # Asked to stop, each of them does.
+    for service in ALL_SERVICES:
+        assert (await asyncio.to_thread(system.stack.processes.stop, service)).code == 0
+        assert '"event": "stopped"' in system.log_of(service)
+
+
+@dataclass
+class Lone:
+    """One service that is started by hand."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def text(self) -> str:
+        """What it has written."""
+        return self.log.read_text(errors="replace")
+
+    def code(self) -> int:
+        """Its exit code, once it has ended."""
+        return self.process.wait(60)
+
+
+Start = Callable[..., Lone]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a service with these settings; all end with the test."""
+    (tmp_path / "pools.yaml").write_text("pools: [{name: pool-a, partition: 0}]\n")
+    started: list[Lone] = []
+
+    def begin(service: str, settings: Mapping[str, str]) -> Lone:
+        log = tmp_path / f"{service}-{len(started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", SERVICES[service]],
+                env={
+                    **os.environ,
+                    "BAILIFF_STATE_DIR": str(tmp_path / f"state-{len(started)}"),
+                    "BAILIFF_POOLS": str(tmp_path / "pools.yaml"),
+                    "BAILIFF_NODES": NODES,
+                    **settings,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        started.append(Lone(process, log))
+        return started[-1]
+
+    try:
+        yield begin
+    finally:
+        for each in started:
+            each.process.kill()
+            each.process.wait()
+
+
+def until_it_waits(log: Callable[[], str], bootstrap: str) -> None:
+    """Until a service has said twice that it waits for this Kafka, without a traceback."""
+
+    def said() -> bool:
+        waits = [line for line in log().splitlines() if bootstrap in line and ("Kafka is not there" in line or "trying again" in line)]
+        return len(waits) >= 2
+
+    assert wait_until(said, 60), log()
+    assert "Traceback" not in log()
+
+
+def test_asked_to_stop_while_kafka_is_away(start: Start) -> None:
+    bootstrap = f"127.0.0.1:{free_port()}"
+    lone = {service: start(service, {"BAILIFF_KAFKA__BOOTSTRAP": bootstrap}) for service in SERVICES}
+    for each in lone.values():
+        until_it_waits(each.text, bootstrap)
+        each.process.send_signal(signal.SIGTERM)
+    for service, each in lone.items():
+        assert each.code() == 0, f"{service}: {each.text()}"
+
+
+def test_settings_that_do_not_fit_are_one_sentence_and_exit_code_two(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "torn.toml").write_text("[kafka\n")
+    (tmp_path / "odd.toml").write_text("favourite_colour = 'green'\n")
+    (tmp_path / "twice.yaml").write_text("pools: [{name: pool-a, partition: 0}, {name: pool-a, partition: 1}]\n")
+    (tmp_path / "policy.yaml").write_text("priority_classes: []\n")
+    wrong = [
+        *((service, {"BAILIFF_SETTINGS": str(tmp_path / "torn.toml")}, "torn.toml: not TOML") for service in SERVICES),
+        ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "odd.toml")}, "favourite_colour"),
+        ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "nowhere.toml")}, "nowhere.toml: cannot be read"),
+        ("eviction-executor", {"BAILIFF_HTTP_PORT": "many"}, "http_port (BAILIFF_HTTP_PORT)"),
+        ("eviction-executor", {"BAILIFF_POOLS": str(tmp_path / "twice.yaml")}, "pool-a is taken by pool pool-a"),
+        ("admission", {"BAILIFF_POLICY": str(tmp_path / "policy.yaml")}, "policy.yaml: not a policy"),
+        ("node-agent", {"BAILIFF_NODES": '[{"name": "n", "domain": "pool-a", "gpus": "a few"}]'}, "a few"),
+    ]
+    for (service, settings, _), each in [(case, start(case[0], case[1])) for case in wrong]:
+        expected = next(text for name, values, text in wrong if (name, values) == (service, settings))
+        assert each.code() == 2, f"{service}: {each.text()}"
+        assert expected in each.text()
+        assert "Traceback" not in each.text()
+        assert len([line for line in each.text().splitlines() if "settings" in line or '"level": "error"' in line]) == 1
+
+
+async def test_an_audit_topic_that_could_lose_the_log_is_exit_code_three(
+    start: Start, private_kafka: Callable[[], EmbeddedKafka]
+) -> None:
+    kafka = await asyncio.to_thread(private_kafka)
+    settings = {"BAILIFF_KAFKA__BOOTSTRAP": kafka.bootstrap}
+    without = start("admission", settings)
+    assert await asyncio.to_thread(without.code) == 3
+    assert "there is no topic bailiff.audit" in without.text()
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        fleeting = {**topics.AUDIT.settings_with(1), "retention.ms": "3600000"}
+        await admin.create_topics([NewTopic(topics.AUDIT.name, 1, 1, topic_configs=fleeting)])
+    finally:
+        await admin.close()
+    refused = [start(service, settings) for service in ("admission", "victim-selection", "eviction-executor")]
+    for each in refused:
+        assert await asyncio.to_thread(each.code) == 3, each.text()
+        assert "bailiff.audit: retention.ms is 3600000, needed is -1." in each.text()
+        assert "Traceback" not in each.text()

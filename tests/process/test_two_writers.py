@@ -1,0 +1,130 @@
+"""Two admission processes that both believe the pool to be theirs: every reader follows one chain.
+
+The consumer group decides who tries and would keep them apart. It is put out of action twice: by a process that was
+stopped for longer than its session, and by one that has a group of its own.
+"""
+
+import itertools
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from tests.system import System, Watch
+
+from bailiff_bus.log import AuditReader
+from bailiff_core.records.decisions import JobEnded, PreemptionDecided
+from bailiff_core.records.facts import EvictionBegun, JobSubmitted, TaskStarted, WriterStarted
+
+# A group of its own is no setting: nobody should be able to ask for this.
+OTHER_GROUP = """
+import sys
+from bailiff_admission import __main__ as admission, service
+from bailiff_bus.runtime import main
+service.GROUP = "another-group"
+sys.exit(main(service.AdmissionSettings, admission.build))
+"""
+
+
+@pytest.fixture(scope="module")
+def duel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A system of their own: its log will hold orphans."""
+    system = System(tmp_path_factory.mktemp("duel"))
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
+
+
+async def test_two_writers_at_once(duel: System) -> None:
+    async with duel.watch("pool-a") as pool:
+        training = [f"duel-{n}" for n in range(8)]
+        for name in training:
+            await pool.submit(name)
+        await pool.until_running(*training)
+
+        # Each takes the log from the other, again and again, while requests come in.
+        duel.start_rival("admission-rival", OTHER_GROUP)
+        await pool.until("both have written", lambda _: len(writers(pool)) >= 4)
+        small = (f"duel-small-{n}" for n in itertools.count())
+        submitted = []
+        while not pool.view.reader.orphans:
+            submitted.append(next(small))
+            await pool.submit(submitted[-1], "true", gpus=0)
+            await pool.until("it was accepted", lambda seen: submitted[-1] in seen.jobs)
+
+        # The story of an urgent job goes on in the middle of it.
+        await pool.submit("duel-urgent", pool.until_told(), gpus=4, kind="inference")
+        await pool.until_running("duel-urgent")
+        pool.tell("duel-urgent")
+        await pool.until_ended("duel-urgent")
+        await pool.until_running(*training)
+
+        # Nothing was accepted, decided or carried out twice.
+        for name in submitted:
+            await pool.until_ended(name)
+        for name in training:
+            await pool.noted(name, pool.job(name).attempt)
+        pool.assert_started_once(*training, "duel-urgent")
+        assert set(Counter(fact.demand.job for fact in pool.facts(JobSubmitted)).values()) == {1}
+        assert set(Counter(fact.job for fact in pool.facts(JobEnded)).values()) == {1}
+        assert set(Counter((fact.job, fact.attempt, fact.task) for fact in pool.facts(TaskStarted)).values()) == {1}
+        assert set(Counter((fact.job, fact.attempt) for fact in pool.facts(EvictionBegun)).values()) == {1}
+        assert len(pool.facts(PreemptionDecided)) == 1
+
+        # One of them leaves, and all who read along have skipped, counted and reported the same records.
+        assert duel.stack.processes.stop("admission-rival").code == 0
+        await pool.submit("duel-last", "true", gpus=0)
+        await pool.until_ended("duel-last")
+        await pool.verify(orphans=True)
+        reader = AuditReader(pool.bus, pool.domain, pool.view.partition)
+        await reader.catch_up(ignore)
+        await reader.close()
+        assert reader.orphans > 0
+        assert all(orphan.reason for orphan in reader.latest_orphans)
+        for service in ("admission", "victim-selection", "eviction-executor"):
+
+            async def has_counted(service: str = service) -> bool:
+                return await duel.metric(service, "bailiff_orphans_total", domain="pool-a") == reader.orphans
+
+            await pool.until_true(f"{service} has counted {reader.orphans} orphans", has_counted)
+            assert "does not continue the log" in duel.log_of(service)
+
+
+async def test_a_writer_that_was_stopped_past_its_session_wakes_to_a_log_that_is_not_its_own(duel: System) -> None:
+    async with duel.watch("pool-a") as pool:
+        await pool.submit("zombie-before")
+        await pool.until_running("zombie-before")
+
+        # It stops in the middle of its work; the one that stands by takes over.
+        duel.signal("admission", signal.SIGSTOP)
+        before = len(writers(pool))
+        duel.stack.start_service("admission", replica="-2")
+        await pool.submit("zombie-meanwhile")
+        await pool.until("the other one writes", lambda _: len(writers(pool)) > before)
+        await pool.until_running("zombie-meanwhile")
+
+        # It wakes up, with new requests on the table that both have yet to read.
+        for number in range(20):
+            await pool.submit(f"zombie-{number}", "true", gpus=0)
+            if number == 10:
+                duel.signal("admission", signal.SIGCONT)
+        for number in range(20):
+            await pool.until_ended(f"zombie-{number}")
+        assert pool.running("zombie-before", "zombie-meanwhile")
+        await pool.noted("zombie-meanwhile", attempt=1)
+        pool.assert_started_once("zombie-before", "zombie-meanwhile")
+        assert set(Counter(fact.demand.job for fact in pool.facts(JobSubmitted)).values()) == {1}
+        assert set(Counter((fact.job, fact.attempt, fact.task) for fact in pool.facts(TaskStarted)).values()) == {1}
+        await pool.verify(orphans=True)
+        duel.stack.processes.wait_ready("admission", "admission-2")
+
+
+def writers(pool: Watch) -> list[str]:
+    """Each writer incarnation in the log."""
+    return [fact.writer for fact in pool.facts(WriterStarted)]
+
+
+async def ignore(_: object) -> None:
+    """What a reader does with records that are not looked at."""

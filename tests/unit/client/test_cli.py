@@ -1,0 +1,487 @@
+"""The command as people and programs meet it, on a bus in memory."""
+
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+from typer.testing import CliRunner
+
+from bailiff.cli import app
+from bailiff.cli.jobs import CONTROL, made_name
+from bailiff.cli.session import Output, Session, guarded
+from bailiff.problem import ExitCode, Problem
+from bailiff.settings import ClientSettings
+from bailiff_bus import topics
+from bailiff_bus.messages import SubmitJob
+from bailiff_bus.port import BusUnavailable
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BAILIFF_DEBUG", "BAILIFF_SETTINGS", "BAILIFF_KAFKA__BOOTSTRAP", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    preemption_story(made)
+    return made
+
+
+Bus = Callable[[Scribe], AnsweringBus]
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_for(scribe, monkeypatch, tmp_path)
+
+
+def command_for(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bus: Bus = AnsweringBus) -> Run:
+    monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
+    return command_on(lambda: bus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def words(output: str) -> list[list[str]]:
+    """Each line's words, so that column widths do not matter."""
+    return [line.split() for line in output.splitlines() if line.strip()]
+
+
+# --- jobs
+
+
+def test_list(bailiff: Run) -> None:
+    found = bailiff("list")
+    assert found.exit_code == ExitCode.DONE
+    lines = words(found.output)
+    assert lines[0] == ["#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", "NOTE"]
+    assert lines[3][:10] == ["train-7", "train", "50", "evicting", "4", "gpu-02", "1", "-", "runs", "4m05s"]
+    assert ["0", "train-9", "train", "50", "pending", "8", "-", "-", "-", "waits", "5s"] in lines
+    assert "done-1" not in found.output
+    assert "done-1" in bailiff("list", "--all").output
+
+
+def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
+    for arguments in (["list", "--all"], ["nodes"], ["pools"], ["policy", "show"], ["describe", "train-8"], ["audit", "verify"]):
+        found = bailiff(*arguments)
+        assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_get_data(bailiff: Run, output: str) -> None:
+    read = json.loads if output == "json" else yaml.safe_load
+    assert [row["job"] for row in read(bailiff("list", "-o", output).output)] == ["serve-2", "train-7", "train-8", "train-9"]
+    assert [row["node"] for row in read(bailiff("nodes", "-o", output).output)] == ["gpu-01", "gpu-02"]
+    assert read(bailiff("pools", "-o", output).output)[0]["pool"] == "pool-a"
+    assert read(bailiff("describe", "train-8", "-o", output).output)["summary"]["state"] == "evicting"
+    assert read(bailiff("version", "-o", output).output)["logic"] >= 1
+    assert read(bailiff("audit", "show", "0", "-o", output).output)["data"]["domain"] == "pool-a"
+
+
+def test_describe_tells_the_story(bailiff: Run) -> None:
+    found = bailiff("describe", "train-8", "--show-events").output
+    assert "leaves for serve-2" in found
+    assert "train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min" in found
+    assert "train-7 → evict" not in found  # that is another job's story
+
+
+def test_a_job_that_is_not_there(bailiff: Run) -> None:
+    found = bailiff("describe", "nobody")
+    assert found.exit_code == ExitCode.NOT_FOUND
+    assert "there is no job 'nobody' in pool-a" in found.stderr
+    assert found.stdout == ""
+
+
+def test_submit_is_accepted(bailiff: Run, scribe: Scribe) -> None:
+    found = bailiff("submit", "--gpus", "1", "--name", "late", "--", "python", "train.py", "--lr", "3")
+    assert found.exit_code == ExitCode.DONE
+    assert found.output == f"late accepted as pool-a#{scribe.pool.jobs['late'].seq}, pending, 1 ahead of it\n"
+
+
+def test_submit_for_programs(bailiff: Run, scribe: Scribe) -> None:
+    found = json.loads(bailiff("submit", "--name", "late", "-o", "json", "--", "true").output)
+    assert (found["job"], found["pool"], found["seq"]) == ("late", "pool-a", scribe.pool.jobs["late"].seq)
+
+
+def test_submit_is_rejected(bailiff: Run) -> None:
+    found = bailiff("submit", "--name", "train-7", "--", "true")
+    assert found.exit_code == ExitCode.REJECTED
+    assert "there is a job of that name already" in found.stderr
+
+
+def test_submit_without_an_answer(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def silent(scribe: Scribe) -> Any:
+        return scribe.cluster.client("silent")
+
+    run = command_for(scribe, monkeypatch, tmp_path, silent)
+    found = run("submit", "--timeout", "0", "--", "true")
+    assert found.exit_code == ExitCode.NO_ANSWER
+    assert "the request is in Kafka, but admission of pool-a has not answered" in found.stderr
+
+
+def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, scribe: Scribe) -> None:
+    options = ["--gpus", "4", "--tasks", "2", "--cpu", "500m", "--memory", "8GiB", "--class", "train", "--name", "x"]
+    more = ["--env", "A=b", "--label", "team=nlp", "--node-label", "zone=a", "--gpu-model", "H100", "--grace", "1m"]
+    last = ["--no-preemptible", "--max-failures", "2", "--secret", "TOKEN=hf", "--working-dir", "/w", "--dry-run"]
+    found = bailiff("submit", *options, *more, *last, "--", "python", "-c", "pass")
+    request = yaml.safe_load(found.output)
+    assert request["type"] == SubmitJob.TYPE
+    job = SubmitJob.model_validate_json(json.dumps(request["data"]))
+    (group,) = job.demand.tasks
+    assert (group.count, group.gpu_milli, group.cpu_milli, group.node_labels) == (2, 4000, 500, {"zone": "a"})
+    assert (job.demand.grace, job.demand.preemptible, job.demand.max_failures) == (60 * SECOND, False, 2)
+    assert job.demand.labels == {"team": "nlp"}
+    assert job.spec.command == ("python", "-c", "pass")
+    assert (job.spec.env, job.spec.secrets, job.spec.working_dir) == ({"A": "b"}, {"TOKEN": "hf"}, "/w")
+    assert not any(scribe.cluster.messages(topics.REQUESTS.name, at) for at in range(4))
+
+
+def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ngpus: 1\nenv: {A: x, B: y}\ncommand: [true]\n".replace("true", "'true'"))
+    found = bailiff("submit", "-f", str(file), "--gpus", "2", "--env", "A=z", "--name", "b", "--dry-run")
+    data = yaml.safe_load(found.output)["data"]
+    assert (data["demand"]["job"], data["demand"]["tasks"][0]["gpu_milli"]) == ("b", 2000)
+    assert data["spec"] == {"command": ["true"], "env": {"A": "z", "B": "y"}}
+
+
+def test_a_fault_is_told_where_it_was_written(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ncpu: x\nenv: [A]\ncommand: [x]\n")
+    told = bailiff("submit", "-f", str(file), "--gpus", "y", "--env", "B=c").stderr
+    assert "bailiff: --gpus: expected a number of GPUs" in told
+    assert f"bailiff: {file}:2: cpu: expected cores per task" in told
+    assert f"bailiff: {file}:3: env: expected an object" in told
+
+
+def ending(exit_code: int) -> Bus:
+    def then(scribe: Scribe, job: str) -> None:
+        scribe.start(job)
+        scribe.finish(job, exit_code)
+
+    return lambda scribe: AnsweringBus(scribe, then)
+
+
+@pytest.mark.parametrize(("exit_code", "code", "outcome"), [(0, ExitCode.DONE, "succeeded"), (3, ExitCode.JOB_FAILED, "failed")])
+def test_waiting_ends_as_the_job_does(
+    exit_code: int, code: ExitCode, outcome: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+    run = command_for(scribe, monkeypatch, tmp_path, ending(exit_code))
+    found = run("submit", "--name", "short", "--gpus", "1", "--wait", "--", "true")
+    assert found.exit_code == code
+    assert f"short {outcome}" in found.output
+
+
+def test_following_prints_what_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+    run = command_for(scribe, monkeypatch, tmp_path, ending(0))
+    found = run("submit", "--name", "short", "--gpus", "1", "--follow", "--", "true")
+    assert found.exit_code == ExitCode.DONE
+    told = [" ".join(line[2:4]) for line in words(found.output)[1:]]
+    assert told == ["job submitted", "job placed", "task started", "task exited", "task released", "job ended"]
+    assert "train-7" not in found.output
+
+
+def test_waiting_for_a_cancelled_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    preemption_story(scribe)
+
+    def then(scribe: Scribe, job: str) -> None:
+        from tests.unit.client.kit import request_id
+
+        from bailiff_core.records.facts import JobCancelled
+
+        scribe.turn(JobCancelled(request=request_id(f"cancel-{job}"), job=job))
+
+    run = command_for(scribe, monkeypatch, tmp_path, lambda scribe: AnsweringBus(scribe, then))
+    assert run("submit", "--name", "never", "--wait", "--gpus", "8", "--", "true").exit_code == ExitCode.JOB_CANCELLED
+
+
+def test_cancel_several(bailiff: Run) -> None:
+    found = bailiff("cancel", "train-9", "nobody", "--reason", "done with it")
+    assert found.exit_code == ExitCode.REJECTED
+    assert [line[1] for line in words(found.output)] == ["cancel", "rejected"]
+    assert bailiff("cancel", "train-7").exit_code == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("command", "base"),
+    [
+        (["python", "train.py"], "train"),
+        (["/opt/My_Tool"], "my-tool"),
+        ("bash run.sh --x", "run"),
+        (None, "job"),
+        (["..."], "job"),
+    ],
+)
+def test_made_names_are_names(command: object, base: str) -> None:
+    name = made_name(command)
+    assert name.startswith(f"{base}-")
+    assert len(name) == len(base) + 5
+
+
+# --- job logs
+
+
+def printed(scribe: Scribe, job: str, task: int, text: bytes, attempt: int = 1, offset: int | None = None) -> None:
+    headers = {"ce_job": job, "ce_attempt": str(attempt), "ce_task": str(task), "ce_node": "gpu-01"}
+    if offset is not None:
+        headers["ce_offset"] = str(offset)
+    wire = tuple((name, value.encode()) for name, value in headers.items())
+    scribe.cluster.store(topics.JOB_LOGS.name, task % 4, job.encode(), wire, text)
+
+
+def test_logs_of_one_task(bailiff: Run, scribe: Scribe) -> None:
+    printed(scribe, "train-8", 0, "step 1\nstep 2 ✓\n".encode())
+    printed(scribe, "train-7", 0, b"not mine\n")
+    printed(scribe, "train-8", 0, b"again\n", attempt=2)
+    assert bailiff("logs", "train-8").output == "step 1\nstep 2 ✓\nagain\n"
+    assert bailiff("logs", "train-8", "--attempt", "2").output == "again\n"
+
+
+def test_what_an_agent_sends_again_is_printed_once(bailiff: Run, scribe: Scribe) -> None:
+    for offset, text in ((0, b"one\ntwo\n"), (4, b"two\nthree\n"), (0, b"one\n"), (14, b"four\n")):
+        printed(scribe, "train-8", 0, text, offset=offset)
+    assert bailiff("logs", "train-8").output == "one\ntwo\nthree\nfour\n"
+
+
+def test_logs_of_a_gang_name_task_and_node(bailiff: Run, scribe: Scribe) -> None:
+    printed(scribe, "serve-2", 0, b"a\nb\n")
+    printed(scribe, "serve-2", 2, b"c\n")
+    assert set(bailiff("logs", "serve-2").output.splitlines()) == {"[0 gpu-01] a", "[0 gpu-01] b", "[2 gpu-01] c"}
+    assert bailiff("logs", "serve-2", "--task", "2").output == "c\n"
+
+
+def test_following_logs_ends_with_the_job(bailiff: Run, scribe: Scribe) -> None:
+    printed(scribe, "done-1", 0, b"bye\n")
+    assert bailiff("logs", "done-1", "-f").output == "bye\n"
+
+
+def test_logs_of_nobody_and_of_a_silent_job(bailiff: Run) -> None:
+    assert bailiff("logs", "nobody").exit_code == ExitCode.NOT_FOUND
+    silent = bailiff("logs", "train-8")
+    assert (silent.exit_code, silent.stdout) == (ExitCode.DONE, "")
+    assert "has printed nothing" in silent.stderr
+
+
+def test_logs_cannot_drive_the_terminal() -> None:
+    assert CONTROL.findall("\x1b[31mred\x1b[0m\tä\n") == ["\x1b[31m", "\x1b[0m"]
+    assert CONTROL.findall("\x1b]0;title\x07\x1b[2J\x9b") == ["\x1b", "\x07", "\x1b", "\x9b"]
+
+
+# --- machines, policy, operators
+
+
+def test_nodes_say_who_holds_what(bailiff: Run) -> None:
+    found = " ".join(bailiff("nodes").output.split())
+    assert "train-8 leaves, then serve-2 [0-3]; serve-2 reserved [4-7]" in found
+    wide = bailiff("nodes", "-o", "wide").output
+    assert ["0", "GPU-gpu-01-0", "H100-80GB", "80GiB", "leaving", "train-8/0", "serve-2"] in words(wide)
+
+
+def test_node_replace_and_return(bailiff: Run, scribe: Scribe) -> None:
+    assert bailiff("node", "replace", "gpu-02", "m-new").output.startswith("gpu-02 may now be machine m-new  (pool-a#")
+    assert scribe.pool.nodes[1].machine_id == "m-new"
+    assert bailiff("node", "return").output.startswith("the pool is trusted again")
+
+
+def test_accept_truncation(bailiff: Run, scribe: Scribe) -> None:
+    found = bailiff("log", "accept-truncation", "--epoch", "3", "--seq", "90", "--reason", "power loss")
+    assert found.exit_code == ExitCode.DONE
+    assert scribe.pool.accepted_loss == (3, 90)
+
+
+def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    shown = bailiff("policy", "show", "-o", "yaml").output
+    file = tmp_path / "policy.yaml"
+    file.write_text(shown.replace("grace: 30s", "grace: 45s").replace("search_steps: 20000", "search_steps: 500"))
+    assert bailiff("policy", "check", str(file)).output.startswith(str(file))
+    before = scribe.pool.rules
+    applied = bailiff("policy", "apply", str(file))
+    assert applied.exit_code == ExitCode.DONE, applied.output
+    assert [line.strip() for line in applied.output.splitlines()[1:]] == [
+        "preemption.search_steps: 20000 → 500",
+        "eviction.grace: 30s → 45s",
+    ]
+    assert scribe.pool.rules.eviction.grace == 45 * SECOND
+    assert scribe.pool.rules.retention == before.retention
+
+
+def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "priority_classes:\n  - {name: a, value: 1, preemptible: true, global_default: true, colour: red}\npreemption:\n"
+        "  verb: [allocate]\n  scope: planet\n"
+    )
+    found = bailiff("policy", "check", str(file))
+    assert found.exit_code == ExitCode.FOUND_WRONG
+    told = found.stderr.replace("\n         ", " ")
+    assert f"{file}:2: priority_classes.0.colour: no such field" in told
+    assert f"{file}:4: preemption.verb: no such field" in told
+    assert f"{file}:5: preemption.scope: expected 'pool' or 'project', found \"planet\"" in told
+
+
+def test_keys(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    made = json.loads(bailiff("key", "new", str(file), "-o", "json").output)
+    assert json.loads(bailiff("key", "show", str(file), "-o", "json").output) == made
+    assert file.stat().st_mode & 0o077 == 0
+    again = bailiff("key", "new", str(file))
+    assert again.exit_code == ExitCode.USAGE
+    assert "exists already" in again.stderr
+
+
+# --- the record
+
+
+def test_audit_tail(bailiff: Run, scribe: Scribe) -> None:
+    assert (
+        len(words(bailiff("audit", "tail", "--from", "0").output)) == len(scribe.records) + 1 + 2
+    )  # a date; three lines for one
+    latest = bailiff("audit", "tail", "-o", "json").output.splitlines()
+    assert [json.loads(line)["seq"] for line in latest] == list(range(scribe.pool.seq - 19, scribe.pool.seq + 1))
+    placed = bailiff("audit", "tail", "--from", "0", "--type", "jobplaced", "--job", "train-8").output
+    assert [line[2:5] for line in words(placed)[1:]] == [["job", "placed", "train-8"]]
+    wrong = bailiff("audit", "tail", "--type", "nonsense")
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "JobPlaced" in wrong.stderr
+
+
+def test_audit_show(bailiff: Run) -> None:
+    found = bailiff("audit", "show", "21").output
+    assert "bailiff.audit.PreemptionDecided.v1" in found
+    assert '"lost_gpu_ms": 960000' in found
+    missing = bailiff("audit", "show", "99999")
+    assert missing.exit_code == ExitCode.NOT_FOUND
+    assert "its log ends at #" in missing.stderr
+
+
+def test_audit_verify_and_replay_online_and_offline(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    exported = bailiff("audit", "export", str(file))
+    assert exported.output == f"{file}: {len(scribe.records)} messages of pool-a\n"
+    for place in ([], ["--file", str(file)]):
+        verified = bailiff("audit", "verify", "-o", "json", *place)
+        assert (verified.exit_code, json.loads(verified.output)["head_hash"]) == (ExitCode.DONE, scribe.head.hash)
+        replayed = bailiff("audit", "replay", *place)
+        assert replayed.exit_code == ExitCode.DONE
+        assert "decided again, every byte is the same" in replayed.output
+    assert bailiff("audit", "export", "-").output == file.read_text()
+
+
+def test_audit_verify_names_the_first_break(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    bailiff("audit", "export", str(file))
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:10], *lines[11:]]))
+    found = bailiff("audit", "verify", "--file", str(file))
+    assert found.exit_code == ExitCode.FOUND_WRONG
+    told = " ".join(found.output.split())
+    assert "the chain is BROKEN" in told
+    assert "First break: the record at offset 10 that says it is #10" in told
+    assert "record 9 is missing" in told
+    assert bailiff("audit", "replay", "--file", str(file)).exit_code == ExitCode.FOUND_WRONG
+
+
+# --- what goes wrong
+
+
+def test_exit_codes_are_told() -> None:
+    found = CliRunner().invoke(app, ["help-exit-codes"])
+    for code in ExitCode:
+        assert f"{int(code):>3}  " in found.output
+        assert str(code.__doc__) in found.output
+    assert "bailiff help-exit-codes" in " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Problem(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
+        (BusUnavailable("Kafka at h:1 did not answer"), ExitCode.UNREACHABLE),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+        (ZeroDivisionError("oh"), ExitCode.INTERNAL),
+    ],
+)
+def test_errors_are_sentences_with_a_code(error: BaseException, code: ExitCode, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails() -> ExitCode:
+        raise error
+
+    assert guarded(fails) is code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_kafka_not_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BAILIFF_CACHE", str(tmp_path))
+    found = CliRunner().invoke(app, ["list", "--kafka", "127.0.0.1:1"])
+    assert found.exit_code == ExitCode.UNREACHABLE
+    assert found.stdout == ""
+    first, second = found.stderr.splitlines()
+    assert first == "bailiff: Kafka at 127.0.0.1:1 did not say what bailiff.audit holds: no connection"
+    assert "--kafka HOST:PORT" in second
+
+
+def test_a_setting_that_does_not_fit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BAILIFF_HTTP_PORT", "many")
+    found = CliRunner().invoke(app, ["list"])
+    assert found.exit_code == ExitCode.USAGE
+    assert "settings: http_port (BAILIFF_HTTP_PORT): expected a whole number" in found.stderr
+
+
+def test_settings_come_from_a_file_that_services_use_too(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "bailiff.yaml"
+    file.write_text("kafka: {bootstrap: 'h:1'}\ndomain: pool-z\ndigest_every: 100\n")
+    monkeypatch.setenv("BAILIFF_SETTINGS", "")
+    run = command_for(scribe, monkeypatch, tmp_path)
+    found = run("list", "--settings", str(file))
+    assert "there is no pool 'pool-z'" in found.stderr
+    assert run("list", "--settings", str(file), "-d", "pool-a").exit_code == ExitCode.DONE
+
+
+def test_two_pools_want_a_name(bailiff: Run, scribe: Scribe) -> None:
+    preemption_story(Scribe("pool-b", 1, scribe.cluster))
+    found = bailiff("list")
+    assert found.exit_code == ExitCode.USAGE
+    assert "name one with --domain (-d)" in found.stderr
+    assert bailiff("list", "-d", "pool-b").exit_code == ExitCode.DONE
+    assert len(json.loads(bailiff("pools", "-o", "json").output)) == 2
+
+
+# --- watching
+
+
+class Enough(Exception):
+    """The test has seen enough."""
+
+
+async def watched(output: Output, looks: list[Any]) -> str:
+    out = io.StringIO()
+    session = Session(ClientSettings(), output, out=Console(file=out, width=100))
+
+    async def look() -> Any:
+        if not looks:
+            raise Enough
+        return looks.pop(0)
+
+    with pytest.raises(Enough):
+        await session.watch(look, lambda rows: f"{len(rows)} rows", every=0)
+    return out.getvalue()
+
+
+async def test_watching_shows_each_change() -> None:
+    assert (await watched(Output.TABLE, [[1], [1], [1, 2]])).split() == ["1", "rows", "2", "rows"]
+
+
+async def test_programs_that_watch_get_a_line_per_change_of_more_than_age() -> None:
+    looks = [[{"a": 1, "waiting_s": 1}], [{"a": 1, "waiting_s": 2}], [{"a": 2, "waiting_s": 3}]]
+    assert [json.loads(line)[0]["a"] for line in (await watched(Output.JSON, looks)).splitlines()] == [1, 2]

@@ -1,0 +1,210 @@
+"""The client on a bus in memory: asking, being answered, reading."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import NOON, AnsweringBus, Scribe, preemption_story, quiet_story
+
+from bailiff import Client, ExitCode, Problem
+from bailiff.client import request_of
+from bailiff.settings import key_text, read_key
+from bailiff_bus import topics
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.identity import key_id, new_private_key, verify
+from bailiff_bus.memory import MemoryCluster
+from bailiff_bus.messages import CancelJob, JobSpec
+from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.pool import Pool
+from bailiff_core.records.facts import StateDigest
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    quiet_story(made)
+    return made
+
+
+@pytest.fixture
+async def client(scribe: Scribe) -> AsyncIterator[Client]:
+    async with Client(AnsweringBus(scribe), source="test", now=lambda: NOON) as made:
+        yield made
+
+
+def demand(job: str) -> JobDemand:
+    return JobDemand(job=job, tasks=(TaskGroup(gpu_milli=1000),))
+
+
+SPEC = JobSpec(command=("true",))
+
+
+async def test_a_submitted_job_is_accepted(client: Client, scribe: Scribe) -> None:
+    asked = await client.submit(demand("new"), SPEC)
+    outcome = await client.outcome_of(asked, timeout=60)
+    assert outcome is not None
+    assert outcome.accepted
+    assert outcome.seq == scribe.pool.jobs["new"].seq
+    assert (asked.domain, asked.job) == ("pool-a", "new")
+
+
+async def test_a_rejection_says_why(client: Client) -> None:
+    outcome = await client.outcome_of(await client.submit(demand("train-7"), SPEC), timeout=60)
+    assert outcome is not None
+    assert (outcome.accepted, outcome.code) == (False, "job-exists")
+
+
+async def test_the_answer_to_an_older_request_is_still_found(client: Client, scribe: Scribe) -> None:
+    asked = await client.cancel("train-7", reason="enough")
+    first = await client.outcome_of(asked, timeout=60)
+    async with Client(AnsweringBus(scribe), source="test") as later:
+        assert await later.outcome_of(asked, timeout=60) == first
+
+
+async def test_no_answer_is_told_as_none(scribe: Scribe) -> None:
+    async with Client(scribe.cluster.client("c"), source="test") as client:
+        assert await client.outcome_of(await client.cancel("train-7"), timeout=0.0) is None
+
+
+async def test_a_request_that_is_too_large_is_not_sent(client: Client) -> None:
+    spec = JobSpec(command=("true",), env={"BIG": "x" * 300_000})
+    with pytest.raises(Problem, match=r"the request has \d+ bytes"):
+        await client.submit(demand("big"), spec)
+
+
+async def test_a_request_is_signed(scribe: Scribe) -> None:
+    key = new_private_key()
+    async with Client(scribe.cluster.client("c"), source="test", actor="alice", private_key=key, now=lambda: NOON) as client:
+        await client.request("pool-a", CancelJob(job="train-7"), id="r-1")
+    (message,) = [each for at in range(4) for each in scribe.cluster.messages(topics.REQUESTS.name, at)]
+    assert message.key == b"pool-a"
+    envelope = unwrap(message)
+    assert (envelope.id, envelope.source, envelope.time) == ("r-1", "test", NOON)
+    assert verify(envelope, {key_id(key): "alice"}).auth == "signed"
+
+
+def test_keys_are_read_as_bytes_or_text(tmp_path: Path) -> None:
+    key = new_private_key()
+    (tmp_path / "raw").write_bytes(key)
+    (tmp_path / "text").write_text(key_text(key))
+    (tmp_path / "odd").write_text("not a key")
+    assert read_key(tmp_path / "raw") == read_key(tmp_path / "text") == key
+    for name in ("odd", "missing"):
+        with pytest.raises(Problem) as caught:
+            read_key(tmp_path / name)
+        assert caught.value.code is ExitCode.USAGE
+        assert name in caught.value.text
+
+
+# --- pools
+
+
+async def test_pools_are_found_in_the_log(scribe: Scribe) -> None:
+    other = Scribe("pool-b", 1, scribe.cluster)
+    scribe.cluster.store(topics.AUDIT.name, 1, None, (), b"noise before the first record")
+    quiet_story(other)
+    async with Client(scribe.cluster.client("c"), source="test") as client:
+        assert {name: domain.partition for name, domain in (await client.domains()).items()} == {"pool-a": 0, "pool-b": 1}
+        assert (await client.domain("pool-b")).name == "pool-b"
+        with pytest.raises(Problem, match="there are 2 pools: pool-a, pool-b"):
+            await client.domain()
+        with pytest.raises(Problem, match="there is no pool 'pool-c'"):
+            await client.domain("pool-c")
+
+
+async def test_a_log_in_a_partition_that_is_not_its_own_is_no_pool(scribe: Scribe) -> None:
+    scribe.cluster.add_partitions(topics.AUDIT.name, 2)
+    for message in scribe.cluster.messages(topics.AUDIT.name, 0):
+        scribe.cluster.store(topics.AUDIT.name, 1, None, message.headers, message.value)
+    async with Client(scribe.cluster.client("c"), source="test") as client:
+        assert [domain.partition for domain in (await client.domains()).values()] == [0]
+
+
+async def test_no_topics_and_no_pool_are_told_apart() -> None:
+    cluster = MemoryCluster(clock=lambda: NOON)
+    async with Client(cluster.client("c"), source="test") as client:
+        with pytest.raises(Problem, match=r"Kafka has no topic bailiff\.audit"):
+            await client.domain()
+        cluster.create_topics(domains=1)
+        with pytest.raises(Problem, match="no pool has a log"):
+            await client.domain()
+
+
+# --- reading
+
+
+async def test_the_view_moves_on_with_the_log(client: Client, scribe: Scribe) -> None:
+    assert (await client.view()).pool.seq == scribe.pool.seq
+    scribe.submit("later", gpus=1)
+    view = await client.view("pool-a")
+    assert view.pool.jobs["later"].phase == "starting"
+
+
+async def test_following_gives_each_entry_with_the_state_after_it(client: Client, scribe: Scribe) -> None:
+    pool = Pool()
+    seen = [(entry.record.seq, pool.seq) async for entry in client.follow(from_seq=5, pool=pool, on=False)]
+    assert seen == [(seq, seq) for seq in range(5, scribe.pool.seq + 1)]
+
+
+async def test_following_goes_on(client: Client, scribe: Scribe) -> None:
+    last = scribe.pool.seq
+    async for entry in client.follow(from_seq=last):
+        if entry.record.seq == last:
+            scribe.submit("later", gpus=1)
+        request = request_of(entry)
+        if request is not None and request.id == "r-later":
+            break
+
+
+# --- state kept between calls
+
+
+def with_digest(scribe: Scribe) -> None:
+    scribe.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(scribe.pool)))
+
+
+def snapshots_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.snapshot"))
+
+
+async def test_state_is_kept_between_calls_and_confirmed_by_the_log(scribe: Scribe, tmp_path: Path) -> None:
+    with_digest(scribe)
+    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+        await client.view()
+    (kept,) = snapshots_in(tmp_path)
+    scribe.submit("later", gpus=1)
+    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+        view = await client.view()
+        assert state_digest(view.pool) == state_digest(scribe.pool)
+    assert kept.parent.name == (await _identity(scribe))[:16]
+
+
+async def test_what_was_kept_of_a_log_that_was_cut_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
+    short = len(scribe.records)
+    preemption = Scribe()
+    preemption_story(preemption)
+    with_digest(preemption)
+    async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
+        await client.view()
+    preemption.cluster.truncate(topics.AUDIT.name, 0, short)
+    async with Client(preemption.cluster.client("c"), source="test", cache=tmp_path) as client:
+        assert (await client.view()).pool.seq == short - 1
+
+
+async def test_what_was_kept_of_a_log_that_was_cut_and_grew_again_is_not_used(scribe: Scribe, tmp_path: Path) -> None:
+    other = Scribe()
+    quiet_story(other)
+    with_digest(other)
+    async with Client(other.cluster.client("c"), source="test", cache=tmp_path) as client:
+        await client.view()
+    for number in range(5):
+        scribe.submit(f"job-{number}", gpus=1)
+    async with Client(scribe.cluster.client("c"), source="test", cache=tmp_path) as client:
+        assert "job-4" in (await client.view()).pool.jobs
+
+
+async def _identity(scribe: Scribe) -> str:
+    async with Client(scribe.cluster.client("c"), source="test") as client:
+        return (await client.domain()).identity

@@ -1,0 +1,219 @@
+"""One readable line per record type, exactly."""
+# ruff: noqa: E501 - lines are shown as people see them
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
+
+from bailiff.eventline import TELLERS, cost_text, duration_text, jobs_of, lines, styled
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.records import AUDIT_TYPES, Record
+
+REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
+TASK = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}
+ASKER = {"job": "serve-2", "class_name": "inference", "priority": 125}
+PLACE = [{"node": 0, "tasks": "0", "devices": "0-3"}]
+VICTIM = {"job": "train-7", "attempt": 1, "priority": 50, "gpus": 4, "lost_gpu_ms": 186_000}
+DECIDED = {"request": 19, "asker": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
+
+SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
+    "DomainCreated": ({"domain": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
+    "PolicyApplied": (
+        {"policy": DEFAULT_POLICY.model_dump(mode="json")},
+        "policy in force      inference 125 > build 100 > interactive 75 > train 50  verbs allocate, preempt",
+    ),
+    "WriterStarted": (
+        {"writer": "abcdef0123", "release": "0.1.0", "digest": "e" * 64, "logic": 1, "state_schema": 1},
+        "writer started       abcdef01  release 0.1.0, logic 1, engine eeeeeeeeeeee",
+    ),
+    "ClockAdvanced": ({}, "clock                a moment came that a rule was waiting for"),
+    "ClockStepped": ({"by": -90 * SECOND}, "clock stepped        the writer's clock jumped back by 1m30s; not counted"),
+    "InputsAdvanced": ({}, "inputs read          nothing in them for this pool"),
+    "InputsLost": (
+        {"topic": "bailiff.requests", "partition": 2, "from_offset": 5, "to_offset": 8},
+        "inputs lost          bailiff.requests/2  3 messages were gone before they were read (offsets 5 to 7)",
+    ),
+    "InputRejected": (
+        {"topic": "bailiff.requests", "partition": 1, "offset": 7, "digest": "d" * 64, "code": "no-such-job",
+         "reason": "there is no job 'x'", "job": "x"},
+        "rejected             x  no-such-job: there is no job 'x'",
+    ),
+    "StateDigest": ({"schema_version": 1, "digest": "c" * 64}, "state digest         cccccccccccc  schema 1"),
+    "DecisionFailed": ({"job": "odd", "error": "KeyError: 3"}, "decision failed      odd  held until it is cancelled: KeyError: 3"),
+    "LogTruncated": (
+        {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
+        "truncation accepted  agents had obeyed up to epoch 3 seq 90; an operator goes on, power loss",
+    ),
+    "JobSubmitted": (
+        {"request": REQUEST, "spec_digest": "a" * 64, "demand": {
+            "job": "train-7", "priority_class": "train",
+            "tasks": [{"count": 2, "gpu_milli": 4000, "cpu_milli": 2000, "memory_bytes": 8 * GIB}, {"cpu_milli": 500}]}},
+        "job submitted        train-7  2 × (4 GPUs, 2 CPU, 8GiB) + 0.5 CPU, train",
+    ),
+    "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel asked         train-7  wrong data"),
+    "NodeReplaced": (
+        {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may take the name",
+    ),
+    "NodeReturned": ({"request": REQUEST}, "trusted again        all nodes  silence is judged again"),
+    "NodeJoined": (
+        {"node": "gpu-01", "number": 0, "incarnation": "i", "machine_id": "m", "boot_id": "b", "report": 0, "cpu_milli": 8000,
+         "memory_bytes": 64 * GIB, "devices": [{"id": "G0", "model": "H100", "memory_bytes": 80 * GIB},
+                                               {"id": "G1", "model": "H100", "memory_bytes": 80 * GIB, "healthy": False}]},
+        "node joined          gpu-01  2 × H100, 8 CPU, 64GiB, 1 device unhealthy",
+    ),
+    "NodeRefused": (
+        {"node": "gpu-01", "machine_id": "m2", "reason": "the name is taken"},
+        "node refused         gpu-01  machine m2: the name is taken (to allow it: bailiff node replace gpu-01 m2)",
+    ),
+    "NodeUnreachable": ({"node": "gpu-01", "last_heard": NOON}, "node unreachable     gpu-01  last heard 12:00:00; nothing new is placed there"),
+    "NodeReachable": ({"node": "gpu-01"}, "node reachable       gpu-01  it speaks again"),
+    "NodeLost": ({"node": "gpu-01", "last_heard": NOON}, "node lost            gpu-01  last heard 12:00:00; its lease is over, its jobs have ended"),
+    "ReportsStale": (
+        {"nodes": ["gpu-01", "gpu-02"]},
+        "reports stale        2 nodes  gpu-01, gpu-02; none counts as lost until an operator says: bailiff node return",
+    ),
+    "TaskStarted": (TASK, "task started         train-7/0  on gpu-01"),
+    "TaskStartRefused": ({**TASK, "reason": "device in use"}, "start refused        train-7/0  on gpu-01, device in use"),
+    "TaskExited": ({**TASK, "attempt": 2, "exit_code": -9}, "task exited          train-7/0  on gpu-01, attempt 2, by signal 9"),
+    "TaskReleased": (
+        {**TASK, "after": [{"device": "G0", "memory_used": 0, "processes": 0}]}, "task released        train-7/0  on gpu-01, 1 device seen free",
+    ),
+    "TaskVanished": (TASK, "task vanished        train-7/0  on gpu-01, the node does not hold it any more; its exit is unknown"),
+    "EvictionStaged": ({**TASK, "stage": "term_sent", "after": 2 * SECOND}, "eviction             train-7/0  was sent TERM, on gpu-01, 2s after the notice"),
+    "TaskSpared": (TASK, "spared               train-7/0  on gpu-01, runs on"),
+    "SpareRefused": (TASK, "spare came too late  train-7/0  on gpu-01, the eviction stands"),
+    "ProposalReceived": (
+        {"number": 4, "computed_at": 19, "logic": 1, "answers": [
+            {"request": 19, "job": "serve-2", "victims": [VICTIM]}, {"request": 20, "job": "big", "refused": "gave-up"}]},
+        "proposal             selection 4  computed at #19; #19 serve-2: 1 to leave, #20 big: gave-up",
+    ),
+    "EvictionBegun": ({"job": "train-7", "attempt": 1, "decided": 21}, "eviction begins      train-7  decided at #21; its nodes are told"),
+    "PlanGivenUp": ({"plan": 21, "reason": "serve-2 was cancelled"}, "plan given up        plan #21  nobody needs to leave: serve-2 was cancelled"),
+    "JobPlaced": ({"job": "train-7", "attempt": 2, "placement": PLACE}, "job placed           train-7  → node 0 [0-3], attempt 2"),
+    "JobStartOrdered": ({"job": "serve-2", "attempt": 1}, "job starts           serve-2  all of its reserved room is free"),
+    "ReservationDropped": ({"job": "serve-2", "reason": "expired", "plan": 21}, "reservation dropped  serve-2  it waited too long for the room, plan #21"),
+    "JobWaits": ({"job": "train-9", "reason": "needs 8 GPUs"}, "job waits            train-9  needs 8 GPUs"),
+    "PreemptionRequested": (
+        {"job": "serve-2", "selection": 1, "class_name": "inference", "priority": 125, "reason": "needs 8 GPUs"},
+        "preemption asked     serve-2  (inference 125) needs 8 GPUs",
+    ),
+    "PreemptionDecided": (
+        {**DECIDED, "victims": [VICTIM, {**VICTIM, "job": "train-8", "reserved": True}], "graces": [SECOND, SECOND], "dropped": ["x"]},
+        [
+            "preemption decided   train-7 → evict  for serve-2 (inference 125 > priority 50), loses 3.1 GPU-min",
+            "preemption decided   train-8 → un-reserve  for serve-2 (inference 125 > priority 50)",
+            "                     2 jobs in all, 3.1 GPU-min lost, serve-2 gets node 0 [0-3], not needed any more: x",
+        ],
+    ),
+    "PreemptionRefused": (
+        {"request": 19, "asker": ASKER, "reason": "impossible", "would_need": "8 more GPUs",
+         "explanation": {"excluded": [{"rule": "priority", "jobs": 3}]}},
+        "preemption refused   serve-2  no set of jobs that may be evicted makes room, it would need: 8 more GPUs, left out: 3 priority",
+    ),
+    "SelectionTimedOut": (
+        {"number": 4, "failures": 2, "retry_at": NOON + SECOND},
+        "selection timed out  selection 4  victim selection did not answer in time, failure 2, asked again 12:00:01",
+    ),
+    "EvictionDecided": (
+        {"job": "train-7", "attempt": 1, "cause": "gang-failure", "grace": 30 * SECOND},
+        "eviction decided     train-7  another task of the gang failed, grace 30s",
+    ),
+    "EvictionStuck": ({"job": "train-7", "attempt": 1}, "eviction stuck       train-7  its GPUs did not come free in time and count as taken until they do"),
+    "EvictionWithdrawn": (
+        {"job": "train-7", "attempt": 1, "plan": 21, "told": False, "reason": "plan given up"},
+        "eviction withdrawn   train-7  plan given up, nobody had been told",
+    ),
+    "JobRequeued": (
+        {"job": "train-7", "attempt": 1, "outcome": "preempted", "cause": "preemption", "lost_gpu_ms": 186_000},
+        "job requeued         train-7  attempt 1 preempted: preemption, lost 3.1 GPU-min",
+    ),
+    "JobEnded": (
+        {"job": "train-7", "attempt": 1, "outcome": "failed", "exit_codes": {"0": 3, "1": 0}, "reason": "out of tries"},
+        "job ended            train-7  failed, out of tries, exit codes task 0: 3",
+    ),
+}  # fmt: skip
+
+
+def record(name: str, data: dict[str, Any], **about: Any) -> Record:
+    kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
+    return Record(
+        domain="pool-a", seq=118, epoch=1, turn=3, turn_end=True, time=NOON + 271 * SECOND, prev="", writer="w", engine="e",
+        policy=1, type=kind.type_name(), data=kind.model_validate_json(json.dumps(data)), **about,
+    )  # fmt: skip
+
+
+def test_every_record_type_has_its_line_and_its_story_here() -> None:
+    assert set(TELLERS) == set(AUDIT_TYPES.values())
+    assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_line(name: str) -> None:
+    data, expected = SAID[name]
+    found = [str(line) for line in lines(record(name, data))]
+    assert found == [f"12:04:31 pool-a#118 {text}" for text in ([expected] if isinstance(expected, str) else expected)]
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_coloured_form_says_the_same(name: str) -> None:
+    for line in lines(record(name, SAID[name][0])):
+        assert styled(line).plain == str(line)
+
+
+def test_one_victim_is_one_line_with_both_sides() -> None:
+    scribe = Scribe()
+    preemption_story(scribe)
+    decided = next(each for each in scribe.records if each.type.endswith("PreemptionDecided.v1"))
+    found = [str(line) for line in lines(decided, scribe.pool)]
+    assert found == [
+        "12:05:00 pool-a#21  preemption decided   train-7 → evict  for serve-2 (inference 125 > train 50), loses 20.0 GPU-min",
+        "12:05:00 pool-a#21  preemption decided   train-8 → evict  for serve-2 (inference 125 > train 50), loses 16.0 GPU-min",
+        "12:05:00 pool-a#21                       2 jobs in all, 36.0 GPU-min lost, serve-2 gets gpu-01 [0-7], gpu-02 [0-3]",
+    ]
+
+
+def test_no_victims_because_room_appeared() -> None:
+    (line,) = lines(record("PreemptionDecided", {**DECIDED, "victims": [], "graces": [], "dropped": ["train-7"]}))
+    assert str(line).endswith("nobody leaves  for serve-2: room appeared, it takes node 0 [0-3], not needed any more: train-7")
+
+
+def test_who_asked_is_told() -> None:
+    (line,) = lines(record("JobCancelled", SAID["JobCancelled"][0], actor="alice", auth="signed"))
+    assert str(line).endswith("wrong data, by alice (signed)")
+
+
+def test_nothing_that_a_terminal_obeys_gets_through() -> None:
+    (line,) = lines(record("JobWaits", {"job": "a", "reason": "\x1b[2Jgone\r\nhello\u202e"}))
+    assert str(line).endswith("�[2Jgone��hello�")
+
+
+def test_a_type_of_a_later_release_is_told_by_name() -> None:
+    later = record("JobWaits", {"job": "a", "reason": "b"})
+    (line,) = lines(replace(later, type="bailiff.audit.JobResized.v1", data=None))
+    assert str(line) == "12:04:31 pool-a#118 JobResized.v1        of a later release"
+
+
+def test_every_record_of_a_story_is_about_its_jobs() -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+    about = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
+    assert about[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
+    assert "PreemptionDecided" in about
+    assert about[-1] == "TaskStarted"
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [(5_000, "5ms"), (45 * SECOND, "45s"), (200 * SECOND, "3m20s"), (MINUTE, "1m"), (125 * MINUTE, "2h05m"),
+     (60 * MINUTE, "1h"), (99 * 60 * MINUTE, "4d03h"), (48 * 60 * MINUTE, "2d")],
+)  # fmt: skip
+def test_durations(micros: int, text: str) -> None:
+    assert duration_text(micros) == text
+
+
+@pytest.mark.parametrize(("gpu_ms", "text"), [(900, "1 GPU-s"), (186_000, "3.1 GPU-min"), (7_200_000, "2.0 GPU-h")])
+def test_costs(gpu_ms: int, text: str) -> None:
+    assert cost_text(gpu_ms) == text

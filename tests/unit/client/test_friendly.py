@@ -1,0 +1,153 @@
+"""What people write about a job, and what they are told when it cannot be understood."""
+
+from pathlib import Path
+
+import pytest
+
+from bailiff import friendly
+from bailiff.problem import ExitCode, Problem
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_"),
+    [
+        ("8GiB", 8 * 2**30),
+        ("512 MiB", 512 * 2**20),
+        ("1.5GiB", 3 * 2**29),
+        ("16GB", 16 * 10**9),
+        ("8Gi", 8 * 2**30),
+        (4096, 4096),
+    ],
+)
+def test_memory(text: object, bytes_: int) -> None:
+    assert friendly.memory(text) == bytes_
+
+
+@pytest.mark.parametrize(("text", "milli"), [("2", 2000), ("500m", 500), ("1.5", 1500), (2, 2000), (0.5, 500), (0, 0)])
+def test_cpu(text: object, milli: int) -> None:
+    assert friendly.cpu(text) == milli
+
+
+@pytest.mark.parametrize(("text", "milli"), [("4", 4000), (1, 1000), ("0.5", 500)])
+def test_gpus(text: object, milli: int) -> None:
+    assert friendly.gpus(text) == milli
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", "90"), ("5m", "300"), ("500ms", "0.5"), (2.5, "2.5")])
+def test_seconds(text: object, seconds: str) -> None:
+    assert friendly.seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (friendly.memory, "8 pizza"), (friendly.memory, "-1GiB"), (friendly.memory, "0.3B"), (friendly.memory, None),
+        (friendly.memory, ""), (friendly.memory, "1e3"), (friendly.cpu, "many"), (friendly.cpu, "0.0001"), (friendly.cpu, "-2"),
+        (friendly.cpu, "NaN"), (friendly.cpu, "Infinity"), (friendly.gpus, "500m"), (friendly.gpus, True), (friendly.gpus, [1]),
+        (friendly.seconds, "soon"), (friendly.seconds, ""), (friendly.seconds, "NaN"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_understood_names_what_was_found(read: object, value: object) -> None:
+    with pytest.raises(friendly.Unfriendly, match=r"expected .*, found "):
+        read(value)  # type: ignore[operator]
+
+
+def test_memory_is_shown_as_people_write_it() -> None:
+    assert [friendly.memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
+
+
+# --- a job
+
+
+def test_one_kind_of_task() -> None:
+    job = friendly.job_from(
+        {
+            "name": "bert",
+            "gpus": "4",
+            "tasks": 2,
+            "cpu": "500m",
+            "memory": "8GiB",
+            "class": "train",
+            "grace": "1m",
+            "command": ["a"],
+        }
+    )
+    (group,) = job.demand.tasks
+    assert (group.count, group.gpu_milli, group.cpu_milli, group.memory_bytes) == (2, 4000, 500, 8 * 2**30)
+    assert (job.demand.job, job.demand.priority_class, job.demand.grace) == ("bert", "train", 60_000_000)
+
+
+def test_simulated_job_needs_no_command() -> None:
+    job = friendly.job_from({"name": "sim", "sim_run_for": "2m", "env": {"A": "b"}})
+    assert job.spec.runtime == "simulated"
+    assert job.spec.env == {"A": "b", "BAILIFF_SIM_RUN_FOR": "120"}
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_job_file_with_groups(tmp_path: Path) -> None:
+    text = """\
+name: fine-tune
+groups:
+  - tasks: 1
+    memory: 4GiB
+  - tasks: 2
+    gpus: 2
+    gpu-model: H100-80GB
+    node-labels: {zone: a}
+command: python train.py
+"""
+    job = friendly.job_from(*friendly.read_job_file(written(tmp_path, text)))
+    assert [(group.count, group.gpu_milli) for group in job.demand.tasks] == [(1, 0), (2, 2000)]
+    assert job.demand.tasks[1].gpu_models == ("H100-80GB",)
+    assert job.demand.tasks[1].node_labels == {"zone": "a"}
+    assert job.spec.command == "python train.py"
+
+
+FAULTS = [
+    ("name: a\nclas: train\ncommand: [x]\n", ":2: clas: no such field; did you mean class?"),
+    ("name: a\nmemory: 8 pizza\ncommand: [x]\n", ':2: memory: expected an amount of memory per task'),
+    ("name: Fine Tune\ncommand: [x]\n", ":1: name: expected a name of at most 63 characters"),
+    ("name: a\ngrace: long\ncommand: [x]\n", ":2: grace: 'long' is not a duration"),
+    ("name: a\ngroups:\n  - tasks: 0\n    gpus: 1\ncommand: [x]\n", ":3: groups.0.tasks: expected a whole number ≥ 1, found 0"),
+    ("name: a\ngroups:\n  - gpus: 1\n  - gpus: lots\ncommand: [x]\n", ":4: groups.1.gpus: expected a number of GPUs"),
+    ("name: a\ngpus: 1\ngroups:\n  - gpus: 1\ncommand: [x]\n", ":2: gpus: stands beside groups"),
+    ("name: a\n", ": command: expected a value, found nothing"),
+    ("- a\n", ":1: expected the fields of a job, found a list of 1"),
+    ("name: [\n", ": not YAML"),
+    ("name: a\nname: b\n", ":2: name stands twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), FAULTS)
+def test_faults_of_a_job_file_name_line_and_field(tmp_path: Path, text: str, said: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Problem) as caught:
+        friendly.job_from(*friendly.read_job_file(file))
+    assert said in caught.value.text
+    assert caught.value.text.startswith(str(file))
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(Problem) as caught:
+        friendly.job_from({"name": "A B", "gpus": "x", "cpu": "y", "command": ["z"]})
+    assert [line.split(":")[0] for line in caught.value.text.splitlines()] == ["--gpus", "--cpu", "--name"]
+
+
+@pytest.mark.parametrize("fields", [{"env": ["A=b"]}, {"env": "A=b", "sim_run_for": "1m"}, {"labels": 3}, {"node_labels": []}])
+def test_names_and_values_of_another_shape_are_faults(fields: dict[str, object]) -> None:
+    with pytest.raises(Problem) as caught:
+        friendly.job_from({"name": "a", "command": ["z"], **fields})
+    assert caught.value.text.startswith(f"--{next(iter(fields)).replace('_', '-')}: expected an object")
+
+
+def test_private_values_are_not_repeated() -> None:
+    with pytest.raises(Problem) as caught:
+        friendly.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
+    assert "12345" not in caught.value.text
+    assert "--env" in caught.value.text

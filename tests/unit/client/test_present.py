@@ -1,0 +1,136 @@
+"""State as data: the shape that programs rely on."""
+
+import json
+
+import pytest
+import yaml
+from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
+
+from bailiff import present
+from bailiff.cli.session import Output, as_text
+from bailiff.eventline import lines
+from bailiff_core.records import facts
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    preemption_story(made)
+    return made
+
+
+def rows(scribe: Scribe, **options: bool) -> dict[str, present.JobRow]:
+    return {row["job"]: row for row in present.jobs(scribe.pool, scribe.now + 5 * SECOND, **options)}
+
+
+def test_jobs_come_in_queue_order_and_ended_ones_last(scribe: Scribe) -> None:
+    assert list(rows(scribe)) == ["serve-2", "train-7", "train-8", "train-9"]
+    assert list(rows(scribe, ended=True)) == ["serve-2", "train-7", "train-8", "train-9", "done-1"]
+
+
+def test_a_job_says_where_it_stands(scribe: Scribe) -> None:
+    found = rows(scribe, ended=True)
+    assert [found[job]["state"] for job in ("serve-2", "train-8", "train-9", "done-1")] == [
+        "reserved", "evicting", "pending", "succeeded",
+    ]  # fmt: skip
+    assert found["serve-2"]["note"] == "waits for train-7, train-8 to leave"
+    assert found["train-8"]["note"] == "leaves for serve-2"
+    assert (found["train-9"]["ahead"], found["train-9"]["waiting_s"], found["train-9"]["running_s"]) == (0, 5, None)
+    assert (found["train-7"]["running_s"], found["train-7"]["waiting_s"]) == (245, None)
+    assert found["done-1"]["running_s"] == 60
+    assert found["serve-2"]["nodes"] == ["gpu-01", "gpu-02"]
+    assert found["train-7"]["submitted_at"] == "2026-11-21T12:01:00Z"
+
+
+def test_waiting_counts_from_the_last_eviction() -> None:
+    scribe = Scribe()
+    preemption_story(scribe)
+    scribe.after(MINUTE).evict("train-8")
+    evicted_at = scribe.pool.jobs["train-8"].last_eviction
+    assert evicted_at is not None
+    row = rows(scribe)["train-8"]
+    assert (row["state"], row["evictions"]) == ("pending", 1)
+    assert row["waiting_s"] == (scribe.now + 5 * SECOND - evicted_at) // SECOND
+
+
+def test_cancelling_and_held_are_states_of_their_own(scribe: Scribe) -> None:
+    scribe.pool.jobs["train-9"].held_because = "KeyError: 3"
+    scribe.pool.jobs["train-7"].cancelled = True
+    found = rows(scribe)
+    assert (found["train-9"]["state"], found["train-7"]["state"]) == ("held", "cancelling")
+    assert found["train-9"]["note"] == "a decision about it failed: KeyError: 3"
+
+
+def test_a_waiting_job_says_why(scribe: Scribe) -> None:
+    job = scribe.pool.jobs["train-9"]
+    history = [record for record in scribe.records if "train-9" in str(record.data)]
+    found = present.job_details(scribe.pool, job, scribe.now, history, [])
+    assert found["why"].startswith("needs ")
+    assert found["why"].endswith(f"(#{history[-1].seq})")
+
+
+def test_details_of_a_victim(scribe: Scribe) -> None:
+    found = present.job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], ["an event"])
+    assert found["eviction"] == {
+        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 30, "begun_seq": None, "stuck": False,
+    }  # fmt: skip
+    assert found["task_list"] == [
+        {"task": 0, "node": "gpu-01", "devices": [0, 1, 2, 3], "state": "running", "exit_code": None,
+         "started_at": "2026-11-21T12:02:00Z"},
+    ]  # fmt: skip
+    assert found["events"] == ["an event"]
+    assert present.job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]
+
+
+def test_nodes_say_who_holds_what(scribe: Scribe) -> None:
+    one, two = present.nodes(scribe.pool)
+    assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_leaving"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
+    assert {device["job"] for device in one["devices"]} == {"train-8", None}
+    assert {device["reserved_for"] for device in one["devices"]} == {"serve-2"}
+    assert (two["gpus_free"], two["gpus_leaving"], two["gpu_models"]) == (0, 4, ["A100-40GB"])
+    assert (two["cpu_milli"], two["cpu_milli_free"]) == (64_000, 62_000)
+
+
+def test_a_node_that_is_not_ready_has_nothing_free() -> None:
+    scribe = Scribe()
+    quiet_story(scribe)
+    scribe.turn(facts.NodeUnreachable(node="gpu-02", last_heard=scribe.now))
+    one, two = present.nodes(scribe.pool)
+    assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
+
+
+def test_node_names_sort_as_people_count() -> None:
+    scribe = Scribe()
+    scribe.begin()
+    for name in ("gpu-10", "gpu-9", "cpu", "1"):
+        scribe.node(name, gpus=0)
+    assert [row["node"] for row in present.nodes(scribe.pool)] == ["1", "cpu", "gpu-9", "gpu-10"]
+
+
+def test_pools(scribe: Scribe) -> None:
+    row = present.pool_row(scribe.pool, scribe.now + 7 * SECOND, orphans=2)
+    assert (row["pool"], row["head_age_s"], row["orphans"], row["preempting"]) == ("pool-a", 7, 2, True)
+    assert (row["nodes"], row["nodes_ready"], row["gpus"], row["gpus_free"]) == (2, 2, 12, 0)
+    assert (row["jobs_running"], row["jobs_waiting"], row["jobs_leaving"]) == (0, 2, 2)
+
+
+def test_everything_is_plain_data(scribe: Scribe) -> None:
+    everything = {
+        "jobs": present.jobs(scribe.pool, scribe.now, ended=True),
+        "nodes": present.nodes(scribe.pool),
+        "pool": present.pool_row(scribe.pool, scribe.now),
+        "policy": present.policy(scribe.pool),
+        "job": present.job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], []),
+    }
+    assert json.loads(as_text(everything, Output.JSON)) == everything
+    assert yaml.safe_load(as_text(everything, Output.YAML)) == everything
+
+
+def test_the_story_to_its_end_leaves_nothing_behind() -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+    found = rows(scribe, ended=True)
+    assert {job: row["state"] for job, row in found.items()} == {
+        "train-7": "running", "train-8": "running", "train-9": "pending", "serve-2": "succeeded", "done-1": "succeeded",
+    }  # fmt: skip
+    assert all(lines(record, scribe.pool) for record in scribe.records)

@@ -1,0 +1,316 @@
+"""Whole logs, logs with harmless orphans, and logs that were changed: each is told for what it is."""
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import SECOND, Scribe, finished_story, preemption_story, quiet_story
+
+from bailiff import walk
+from bailiff.logfile import LogFile, about_line, message_line, write_log
+from bailiff.problem import Problem
+from bailiff_bus.port import Message
+from bailiff_bus.topics import AUDIT
+from bailiff_core.records import Record, Wire, encode, facts
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    finished_story(made)
+    return made
+
+
+def log(scribe: Scribe) -> list[Message]:
+    return scribe.cluster.messages(AUDIT.name, scribe.partition)
+
+
+async def stream(messages: list[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
+
+
+async def verified(messages: list[Message]) -> walk.Verification:
+    return await walk.verify("pool-a", stream(messages))
+
+
+def message(wire: Wire, offset: int = 999) -> Message:
+    return Message(AUDIT.name, 0, offset, 0, None, wire.headers, wire.value)
+
+
+def changed(given: Message, old: bytes, new: bytes) -> Message:
+    assert old in given.value
+    return dataclasses.replace(given, value=given.value.replace(old, new))
+
+
+# --- whole logs
+
+
+async def test_a_whole_log(scribe: Scribe) -> None:
+    found = await verified(log(scribe))
+    assert found["ok"]
+    assert (found["records"], found["head_seq"]) == (len(scribe.records), len(scribe.records) - 1)
+    assert found["head_hash"] == scribe.head.hash
+    assert (found["orphans"], found["broken"]) == (0, None)
+    assert [(epoch["epoch"], epoch["from_seq"], epoch["writer"]) for epoch in found["epochs"]] == [(0, 0, ""), (1, 2, "writer-1")]
+
+
+async def test_a_second_epoch_is_reported(scribe: Scribe) -> None:
+    scribe.writer("writer-2")
+    found = await verified(log(scribe))
+    assert found["ok"]
+    assert found["epochs"][-1] == {"epoch": 2, "writer": "writer-2", "from_seq": len(scribe.records) - 1, "records": 1}
+
+
+async def test_an_empty_log_is_no_log() -> None:
+    found = await verified([])
+    assert not found["ok"]
+    assert found["broken"] is not None
+    assert "empty" in found["broken"]["meaning"]
+
+
+# --- orphans that do no harm
+
+
+def zombie_wires(scribe: Scribe, count: int) -> list[Wire]:
+    """What the present writer would have appended next, had it not been replaced."""
+    wires, prev = [], scribe.head.hash
+    for at in range(count):
+        record = dataclasses.replace(
+            scribe.records[-1], seq=scribe.head.next_seq + at, prev=prev, time=scribe.now, data=facts.ClockAdvanced(),
+            type=facts.ClockAdvanced.type_name(),
+        )  # fmt: skip
+        wires.append(encode(record))
+        prev = walk.record_hash(wires[-1])
+    return wires
+
+
+async def test_a_zombie_is_harmless(scribe: Scribe) -> None:
+    late = zombie_wires(scribe, 3)
+    scribe.writer("writer-2")
+    found = await verified([*log(scribe), *(message(wire, 1000 + at) for at, wire in enumerate(late))])
+    assert found["ok"]
+    assert found["orphans_by_kind"] == {"follows-orphan": 2, "superseded": 1}
+    assert [orphan["offset"] for orphan in found["orphan_list"]] == [1000, 1001, 1002]
+    assert found["unexplained"] == 0
+
+
+async def test_a_zombie_whose_first_records_were_lost_is_harmless(scribe: Scribe) -> None:
+    late = zombie_wires(scribe, 4)[2:]
+    scribe.writer("writer-2")
+    found = await verified([*log(scribe), *(message(wire) for wire in late)])
+    assert found["ok"]
+    assert found["orphans_by_kind"] == {"follows-orphan": 1, "old-epoch": 1}
+
+
+async def test_a_repeated_record_and_foreign_bytes_are_harmless(scribe: Scribe) -> None:
+    messages = log(scribe)
+    foreign = Message(AUDIT.name, 0, 77, 0, None, (("x", b"\xff"),), b"hello")
+    other = message(encode(dataclasses.replace(scribe.records[3], domain="pool-b", prev="0" * 64)))
+    found = await verified([*messages[:10], messages[9], foreign, other, *messages[10:]])
+    assert found["ok"]
+    assert found["orphans_by_kind"] == {"foreign": 2, "repeat": 1}
+
+
+async def test_a_writer_that_lost_the_race_to_start_is_harmless(scribe: Scribe) -> None:
+    loser = Scribe(cluster=scribe.cluster)
+    loser.pool, loser.head, loser.records = scribe.pool, scribe.head, list(scribe.records)
+    late_start = dataclasses.replace(scribe.records[2], seq=scribe.head.next_seq, prev=scribe.head.hash, epoch=2, time=scribe.now)
+    scribe.writer("writer-2")
+    found = await verified([*log(scribe), message(encode(late_start))])
+    assert found["ok"]
+    assert found["orphans_by_kind"] == {"superseded": 1}
+
+
+# --- logs that were changed
+
+
+Change = Callable[[list[Message]], list[Message]]
+
+# fmt: off
+CHANGES: list[tuple[str, Change, str, str]] = [
+    ("a changed value", lambda log: [*log[:9], changed(log[9], b"done-1", b"done-2"), *log[10:]], "10",
+     "record 9 is not what its writer wrote"),
+    ("a missing record", lambda log: [*log[:9], *log[10:]], "10", "record 9 is missing"),
+    ("several missing records", lambda log: [*log[:9], *log[14:]], "14", "records 9 to 13 are missing"),
+    ("a missing beginning", lambda log: log[5:], "5", "the beginning of the log is missing"),
+    ("two records in each other's place", lambda log: [*log[:9], log[10], log[9], *log[11:]], "10", "record 9 is missing"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("change", "seq", "meaning"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
+async def test_the_first_break_is_named(scribe: Scribe, change: Change, seq: str, meaning: str) -> None:
+    found = await verified(change(log(scribe)))
+    assert not found["ok"]
+    assert found["broken"] is not None
+    assert found["broken"]["seq"] == seq
+    assert meaning in found["broken"]["meaning"]
+
+
+async def test_a_swap_breaks_once_and_what_follows_is_whole(scribe: Scribe) -> None:
+    messages = log(scribe)
+    found = await verified([*messages[:9], messages[10], messages[9], *messages[11:]])
+    assert found["unexplained"] >= 1
+
+
+async def test_a_changed_header_breaks_the_chain_behind_it(scribe: Scribe) -> None:
+    messages = log(scribe)
+    headers = tuple((name, b"mallory" if name == "ce_actor" else value) for name, value in messages[5].headers)
+    assert headers != messages[5].headers
+    found = await verified([*messages[:5], dataclasses.replace(messages[5], headers=headers), *messages[6:]])
+    assert found["broken"] is not None
+    assert found["broken"]["seq"] == "6"
+
+
+async def test_a_log_that_goes_on_after_a_break_is_still_broken(scribe: Scribe) -> None:
+    messages = log(scribe)
+    healed = Scribe()
+    quiet_story(healed)
+    cut = len(healed.records)
+    healed.writer("writer-2")
+    found = await verified([*messages[:cut], *messages[cut + 1 :], log(healed)[cut]])
+    assert found["broken"] is not None
+    assert found["records"] == cut + 1
+    assert not found["ok"]
+
+
+async def test_a_value_that_nobody_can_read_is_a_break(scribe: Scribe) -> None:
+    record = dataclasses.replace(scribe.records[-1], seq=scribe.head.next_seq, prev=scribe.head.hash, time=scribe.now)
+    wire = dataclasses.replace(encode(record), value=b"not json")
+    found = await verified([*log(scribe), message(wire)])
+    assert found["broken"] is not None
+    assert "this release cannot read" in found["broken"]["meaning"]
+
+
+# --- replay
+
+
+async def replayed(messages: list[Message]) -> walk.Replayed:
+    return await walk.replay("pool-a", stream(messages))
+
+
+async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None:
+    found = await replayed(log(scribe))
+    assert found["ok"], found
+    assert found["turns_decided_again"] == found["turns"] > 20
+    assert found["decisions"] > 10
+
+
+def forged(scribe: Scribe, seq: int, **fields: object) -> list[Message]:
+    """The log with this record's data changed and every record from there on chained anew: a whole chain, and a lie."""
+    messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
+    for record in scribe.records[seq:]:
+        data = record.data
+        if record.seq == seq and data is not None:
+            data = data.model_copy(update=fields)
+        wire = encode(dataclasses.replace(record, prev=prev, data=data))
+        prev = walk.record_hash(wire)
+        messages.append(message(wire, record.seq))
+    return messages
+
+
+def scribe_prev(scribe: Scribe, seq: int) -> str:
+    before = log(scribe)[seq - 1]
+    return walk.record_hash(Wire(before.headers, before.value))
+
+
+def seq_of(scribe: Scribe, name: str) -> int:
+    return next(record.seq for record in scribe.records if record.data is not None and name == record.data.NAME)
+
+
+async def test_replay_names_the_forged_decision_and_its_fields() -> None:
+    scribe = Scribe()
+    preemption_story(scribe)
+    seq = seq_of(scribe, "PreemptionDecided")
+    messages = forged(scribe, seq, expires=1)
+    assert (await verified(messages))["ok"]  # the chain alone cannot show it
+    found = await replayed(messages)
+    assert not found["ok"]
+    assert found["difference"] is not None
+    assert found["difference"]["seq"] == seq
+    (field,) = found["difference"]["fields"]
+    assert field.startswith("expires: 1 was decided, deciding again gives ")
+
+
+async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> None:
+    messages = log(scribe)
+    found = await replayed([*messages[:9], *messages[10:]])
+    assert not found["ok"]
+    assert found["difference"] is None
+    assert "record 9 is missing" in found["error"]
+
+
+async def test_turns_of_another_logic_are_folded_only() -> None:
+    scribe = Scribe()
+    scribe.begin(logic=999)
+    scribe.node("gpu-01")
+    found = await replayed(log(scribe))
+    assert found["ok"]
+    assert found["turns_of_other_engines"] == 2
+    assert found["turns_decided_again"] == 1
+
+
+async def test_a_log_that_cannot_be_folded_is_told_in_one_line(scribe: Scribe) -> None:
+    record = Record(
+        **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
+    )
+    odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
+    wire = encode(dataclasses.replace(record, turn=scribe.pool.turn + 1, data=odd, type=odd.type_name()))
+    found = await replayed([*log(scribe), message(wire)])
+    assert not found["ok"]
+    assert found["error"].startswith(f"#{scribe.head.next_seq}: KeyError")
+
+
+def _fields(record: Record) -> dict[str, object]:
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+
+
+def test_fields_are_compared_deeply() -> None:
+    again = 'T.v1 {"a":{"b":[1,2]},"c":1}'
+    assert walk.differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, deciding again gives 2"]
+    assert walk.differing_fields(again, "U.v1 {}") == []
+    assert walk.differing_fields("the end of the turn", again) == []
+
+
+# --- exported logs
+
+
+async def test_an_exported_log_gives_every_byte_back(scribe: Scribe, tmp_path: Path) -> None:
+    odd = Message(AUDIT.name, 0, 1000, 5, None, (("ce_x", b"\xff\xfe"), ("ce_x", b"")), b"\x00\x80")
+    messages = [*log(scribe), odd]
+    file = tmp_path / "log.jsonl"
+    with file.open("w", encoding="utf-8") as out:
+        assert await write_log(out, "pool-a", 0, stream(messages)) == len(messages)
+    read = LogFile(file)
+    assert read.domain == "pool-a"
+    assert [message async for message in read.messages()] == messages
+    assert await walk.verify("pool-a", LogFile(file).messages()) == await verified(messages)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", ":1: not JSON"),
+        ("{}\n", ':1: expected {"bailiff_log": 1'),
+        (about_line("a", 0) + "nonsense\n", ":2: not JSON"),
+        (about_line("a", 0) + "[]\n", ":2: expected a JSON object"),
+        (about_line("a", 0) + "{}\n", ":2: expected offset, time, headers and value"),
+    ],
+)
+async def test_faults_of_a_file_name_the_line(tmp_path: Path, lines: str, said: str) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text(lines, encoding="utf-8")
+    with pytest.raises(Problem) as caught:
+        [message async for message in LogFile(file).messages()]
+    assert said in caught.value.text
+
+
+def test_a_line_is_json_that_people_can_read() -> None:
+    given = Message(AUDIT.name, 0, 7, 5, None, (("ce_seq", b"3"),), '{"job":"ä"}'.encode())
+    assert json.loads(message_line(given)) == {"offset": 7, "time": 5, "headers": [["ce_seq", "3"]], "value": '{"job":"ä"}'}
+    assert "ä" in message_line(given)
+    assert StringIO(message_line(given)).readline() == message_line(given)

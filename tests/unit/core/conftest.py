@@ -1,0 +1,29 @@
+"""Stories whose invariants are checked after every turn, and whose log is replayed at the end."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.core_invariants import check_pool
+from tests.log_builder import Story
+
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+
+
+@pytest.fixture
+def tell() -> Iterator[Callable[..., Story]]:
+    """Begins a story, with a policy of its own where given."""
+    told: list[Story] = []
+
+    def begin(rules: Policy = DEFAULT_POLICY) -> Story:
+        told.append(Story(rules, check=check_pool))
+        return told[-1]
+
+    yield begin
+    for story in told:
+        story.holds()
+
+
+@pytest.fixture
+def story(tell: Callable[..., Story]) -> Story:
+    """A story under the default policy."""
+    return tell()

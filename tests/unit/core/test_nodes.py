@@ -1,0 +1,108 @@
+"""Machines that fall silent, are lost, come back, or come back with less."""
+
+import pytest
+from tests.log_builder import MINUTE
+
+from bailiff_core.records.facts import NodeReplaced, NodeReturned, ReportsStale, TaskVanished
+
+
+def test_nothing_new_is_placed_on_a_silent_node(story):
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=4)
+    story.silent("n1")
+    story.submit("next", gpus=4)
+    story.expect("JobWaits", job="next")
+    assert story.job("job").phase == "running"
+    story.heard("n1")
+    story.expect("JobPlaced", job="next")
+
+
+def test_a_lost_node_gives_its_jobs_back(story):
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("one", gpus=8)
+    story.runs("two", gpus=8)
+    lost = story.pool.nodes[story.job("one").tasks[0].node].name
+    story.silent(lost)
+    story.lost(lost)
+    again = story.expect("JobRequeued", job="one", outcome="lost")
+    assert again.not_before > story.time
+    assert (story.job("one").failures, story.job("one").evictions) == (0, 0)
+    story.wait(again.not_before - story.time)
+    assert story.job("one").phase == "pending"
+    story.node(lost, boot=2)
+    story.expect("JobPlaced", job="one", attempt=2)
+
+
+def test_half_a_gang_on_a_lost_node_stops_the_other_half(story):
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("gang", gpus=8, tasks=2)
+    story.lost("n1")
+    story.expect("EvictionDecided", job="gang", cause="gang-failure")
+    story.begin("gang")
+    story.staged("gang", "term_sent")
+    story.ends("gang", 143)
+    story.expect("JobRequeued", job="gang", outcome="lost")
+
+
+def test_a_victim_lost_with_its_node(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.lost("n1")
+    story.expect("JobRequeued", job="low", outcome="lost", cause="preemption")
+    story.expect("ReservationDropped", job="high", reason="room-gone")
+    assert story.job("low").phase == story.job("high").phase == "pending"
+
+
+def test_tasks_that_the_inventory_lacks_have_ended(story):
+    story.node("n1", gpus=8)
+    story.runs("job", gpus=4)
+    gone = TaskVanished(**story.at("job", 0))
+    story.turn(story.joined("n1", boot=2), gone)
+    again = story.expect("JobRequeued", job="job", outcome="lost")
+    story.wait(again.not_before - story.time)
+    story.expect("JobPlaced", job="job", attempt=2)
+
+
+def test_devices_keep_their_numbers(story):
+    story.node("n1", gpus=4)
+    story.runs("job", gpus=2)
+    story.node("n1", gpus=6, missing=[0, 2], boot=2)
+    node = story.pool.nodes[0]
+    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in range(6)]
+    assert [device.healthy for device in node.devices] == [False, True, False, True, True, True]
+    assert node.capacity.devices == 0b111010
+    assert node.held.devices == 0b11
+    story.submit("next", gpus=3)
+    assert story.expect("JobPlaced", job="next").placement[0].devices == "3-5"
+
+
+def test_a_sick_device_is_left_alone(story):
+    story.node("n1", gpus=4, sick=[1])
+    story.submit("job", gpus=3)
+    assert story.expect("JobPlaced").placement[0].devices == "0,2-3"
+
+
+def test_another_machine_takes_the_name(story):
+    story.node("n1", gpus=8)
+    story.turn(NodeReplaced(request=story.request(), node="n1", machine_id="other"))
+    assert story.pool.nodes[0].machine_id == "other"
+
+
+@pytest.mark.parametrize("back", ["heard", "node"])
+def test_stale_reports_name_nodes_until_they_speak(story, back):
+    for name in ("n1", "n2", "n3"):
+        story.node(name)
+    story.turn(ReportsStale(nodes=("n1", "n2")))
+    story.submit("job", gpus=8, tasks=2)
+    story.expect("JobWaits")
+    assert story.pool.reports_stale == ["n1", "n2"]
+    getattr(story, back)("n1")
+    assert story.pool.reports_stale == ["n2"]
+    story.expect("JobPlaced", job="job")
+    story.turn(NodeReturned(request=story.request()), after=MINUTE)
+    assert story.pool.reports_stale == []

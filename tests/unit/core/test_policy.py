@@ -1,0 +1,73 @@
+"""A policy that changes while jobs wait, run and leave."""
+
+from tests.log_builder import MINUTE, SECOND, policy
+
+from bailiff_core.model.policy import DEFAULT_POLICY
+
+
+def classes(**changes):
+    """The default classes with fields of some changed."""
+    return [entry.model_dump() | changes.get(entry.name, {}) for entry in DEFAULT_POLICY.priority_classes]
+
+
+def test_waiting_jobs_take_the_new_order(story):
+    story.submit("train", gpus=8)
+    story.submit("study", gpus=8, cls="interactive")
+    assert story.pool.queue == ["study", "train"]
+    story.apply_policy(policy(priority_classes=classes(train={"value": 80})))
+    assert story.pool.queue == ["train", "study"]
+    changed = story.pool.policy_revision
+    story.node("n1")
+    assert story.records[-1].policy == changed
+
+
+def test_running_jobs_take_their_class_as_it_is_now(story):
+    story.node("n1", gpus=8)
+    story.runs("train", gpus=8)
+    story.submit("study", gpus=8, cls="interactive")
+    late = story.proposal()
+    story.apply_policy(policy(priority_classes=classes(train={"preemptible": False})))
+    story.turn(late)
+    refused = story.expect("PreemptionRefused", reason="stale")
+    assert "not-preemptible" in refused.would_need
+    assert story.job("train").phase == "running"
+
+
+def test_what_a_job_says_itself_outlives_the_class(story):
+    story.submit("mine", gpus=1, preemptible=False)
+    story.apply_policy(policy(priority_classes=classes(train={"value": 60})))
+    assert (story.job("mine").priority, story.job("mine").preemptible) == (60, False)
+
+
+def test_who_is_leaving_leaves(story):
+    story.node("n1", gpus=8)
+    story.runs("train", gpus=8)
+    story.submit("study", gpus=8, cls="interactive")
+    story.propose()
+    story.apply_policy(policy(priority_classes=classes(train={"value": 90}), preemption={"verbs": ["allocate"]}))
+    story.yields("train")
+    story.expect("JobStartOrdered", job="study")
+
+
+def test_graces_come_from_the_job_then_its_class_then_the_policy(tell):
+    story = tell(policy(priority_classes=classes(train={"grace": "7s"}), eviction={"grace": "9s"}))
+    story.node("n1", gpus=8)
+    story.runs("own", gpus=1, grace="5s")
+    story.runs("class", gpus=1)
+    story.runs("rest", gpus=1, cls="interactive")
+    graces = []
+    for name in ("own", "class", "rest"):
+        story.cancel(name)
+        graces.append(story.expect("EvictionDecided", job=name).grace)
+    assert graces == [5 * SECOND, 7 * SECOND, 9 * SECOND]
+
+
+def test_a_longer_promise_counts_from_the_next_one(story):
+    story.node("n1", gpus=8)
+    story.runs("done", gpus=8)
+    story.exits("done", 0)
+    story.submit("next", gpus=8)
+    story.apply_policy(policy(preemption={"reservation_expiry": "1h"}))
+    assert story.job("next").reserved_until == story.time + 10 * MINUTE
+    story.wait(10 * MINUTE)
+    assert story.expect("JobPlaced", job="next").expires == story.time + 60 * MINUTE

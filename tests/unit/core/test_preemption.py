@@ -1,0 +1,241 @@
+"""A job that may displace others: request, selection, proposal, decision."""
+
+from tests.log_builder import MINUTE, SECOND, policy
+
+from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.places import NodeShare
+
+
+def crowded(story, gpus=8):
+    """One node, full of one preemptible job, and a request for half of it."""
+    story.node("n1", gpus=gpus)
+    story.runs("low", gpus=gpus)
+    story.submit("high", gpus=4, cls="interactive", after=MINUTE)
+    return story.expect("PreemptionRequested", job="high")
+
+
+def test_the_whole_way(story):
+    request = crowded(story)
+    assert (request.selection, request.priority, request.class_name) == (1, 75, "interactive")
+    assert request.deadline == story.time + 5 * SECOND
+    assert request.reason == "needs room for 1 task of 4 GPUs, there is none"
+    story.propose(after=SECOND)
+    decided = story.expect("PreemptionDecided", dropped=())
+    assert [(choice.job, choice.gpus, choice.lost_gpu_ms) for choice in decided.victims] == [("low", 8, 8 * 121_000)]
+    assert decided.graces == (30 * SECOND,)
+    assert decided.expires == story.time + 630 * SECOND
+    assert decided.explanation.proven
+    assert story.phases() == {"low": "evicting", "high": "reserved"}
+    story.yields("low", after=SECOND)
+    story.expect("JobRequeued", job="low", outcome="preempted", cause="preemption", not_before=0)
+    story.expect("JobStartOrdered", job="high", attempt=1)
+    assert story.pool.plans == {}
+    story.ends("high")
+    story.expect("JobPlaced", job="low", attempt=2)
+
+
+def test_equal_or_higher_or_protected_work_is_never_asked_to_leave(story):
+    story.node("n1", gpus=8)
+    story.runs("same", gpus=4, cls="interactive")
+    story.runs("serving", gpus=4, cls="inference")
+    story.submit("asker", gpus=4, cls="interactive")
+    story.expect_only("JobWaits")
+    story.submit("higher", gpus=8, cls="build")
+    story.expect("PreemptionRequested", job="higher")
+    story.propose()
+    refused = story.expect("PreemptionRefused", reason="impossible")
+    assert [(entry.rule, entry.jobs) for entry in refused.explanation.excluded] == [("not-preemptible", 1)]
+    assert "'serving', which is not preemptible" in refused.would_need
+
+
+def test_a_class_may_be_told_never_to_displace(tell):
+    rules = policy()
+    quiet = [entry.model_dump() | {"preemption_policy": "Never"} for entry in rules.priority_classes]
+    story = tell(policy(priority_classes=quiet))
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="inference")
+    story.expect_only("JobWaits")
+
+
+def test_victims_of_a_gang_leave_together(story):
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("gang", gpus=8, tasks=2)
+    story.submit("high", gpus=2, cls="interactive")
+    story.propose()
+    assert [choice.gpus for choice in story.expect("PreemptionDecided").victims] == [16]
+    story.begin("gang")
+    story.ends("gang", 85, task=0)
+    story.expect("JobStartOrdered", job="high")  # all its room is free
+    assert story.job("gang").phase == "evicting"
+    story.ends("gang", 85, task=1)
+    story.expect("JobRequeued", job="gang", outcome="preempted")
+
+
+def test_a_victim_that_finishes_by_itself_is_simply_done(story):
+    crowded(story)
+    story.propose()
+    story.ends("low", 0)
+    story.expect("JobEnded", job="low", outcome="succeeded")
+    story.expect("JobStartOrdered", job="high")
+
+
+def test_an_answer_of_the_past_that_still_holds_is_taken(story):
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=4)
+    story.runs("a", gpus=4)
+    story.runs("b", gpus=4, after=MINUTE)
+    story.submit("high", gpus=4, cls="interactive")
+    early = story.pool.seq
+    story.ends("a", 0)  # room appears; high is placed, the answer is not needed any more
+    story.expect("JobPlaced", job="high")
+    story.propose(at=early)
+    story.expect("PreemptionRefused", reason="not-needed")
+    assert story.job("b").phase == "running"
+
+
+def test_victims_that_left_by_themselves_are_dropped_on_the_record(story):
+    story.node("n1", gpus=8)
+    story.runs("a", gpus=4)
+    story.runs("b", gpus=4)
+    story.submit("high", gpus=8, cls="interactive")
+    early = story.pool.seq
+    story.ends("a", 0)
+    story.propose(at=early)
+    decided = story.expect("PreemptionDecided", dropped=("a",))
+    assert [choice.job for choice in decided.victims] == ["b"]
+
+
+def test_a_late_answer_whose_victim_runs_a_newer_attempt_is_stale(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    stale = story.proposal()
+    story.apply_policy(policy(preemption={"verbs": ["allocate"]}))
+    story.turn(stale)
+    refused = story.expect("PreemptionRefused", reason="stale")
+    assert refused.would_need == "'high' may not displace others"
+    assert refused.retry_at == story.time + SECOND
+    assert story.job("low").phase == "running"
+
+
+def test_a_partial_proposal_answers_the_rest_as_stale(story):
+    story.node("n1", gpus=8)
+    story.runs("a", gpus=4)
+    story.runs("b", gpus=4)
+    story.turn(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="interactive"))
+    assert [type(said).__name__ for said in story.said].count("PreemptionRequested") == 2
+    full = story.proposal()
+    story.propose(answers=full.answers[:1])
+    story.expect("PreemptionDecided")
+    story.expect("PreemptionRefused", reason="stale")
+    assert story.pool.selection is None
+    assert story.job("y").next_request_at == story.time + SECOND
+
+
+def test_wrong_answers_evict_nobody(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=4)
+    story.runs("serving", gpus=4, cls="inference")
+    share = NodeShare(node=0, tasks="0", devices="4-7")
+    low = VictimChoice(job="low", attempt=1, priority=50, gpus=4, lost_gpu_ms=0)
+    serving = low.model_copy(update={"job": "serving"})
+    for wrong, why in (
+        ({"job": "other"}, "about another job"),
+        ({"victims": (serving,)}, "shielded by the rule 'not-preemptible'"),
+        ({"victims": (low, low)}, "named twice"),
+        ({"placement": (NodeShare(node=7, tasks="0", devices="0-3"),)}, "takes no tasks"),
+        ({"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)}, "makes no sense"),
+        ({"placement": (NodeShare(node=0, tasks="0", devices="0-99999999"),)}, "makes no sense"),
+        ({"placement": (NodeShare(node=0, tasks="1", devices="0-3"),)}, "makes no sense"),
+        ({"placement": ()}, "has no place"),
+        ({"placement": (share,)}, "no room for task 0"),
+        ({"victims": ()}, "no room for task 0"),
+    ):
+        if "high" not in story.pool.jobs:
+            story.submit("high", gpus=4, cls="interactive")
+        request = story.pool.selection.requests[0].seq
+        good = {"request": request, "job": "high", "victims": (low,), "placement": (NodeShare(node=0, tasks="0", devices="0-3"),)}
+        story.propose(answers=[Answer.model_validate(good | wrong)])
+        refused = story.expect("PreemptionRefused", reason="stale")
+        assert why in refused.would_need, wrong
+        assert story.job("low").phase == story.job("serving").phase == "running"
+        story.wait(2 * MINUTE)
+        story.expect("PreemptionRequested", job="high")
+
+
+def test_answers_to_requests_that_are_not_open_mean_nothing(story):
+    crowded(story)
+    answer = story.proposal().answers[0]
+    story.propose(answers=[answer.model_copy(update={"request": 3})])
+    story.expect("PreemptionRefused", reason="stale")
+
+
+def test_refusals_are_repeated_ever_more_slowly(story):
+    story.node("n1", gpus=8)
+    story.runs("serving", gpus=6, cls="inference")
+    story.runs("low", gpus=2)
+    story.submit("high", gpus=8, cls="build")
+    pauses = []
+    for _ in range(9):
+        story.propose()
+        pauses.append(story.expect("PreemptionRefused", reason="impossible").retry_at - story.time)
+        story.expect_only("PreemptionRefused")
+        story.wait(pauses[-1])
+        story.expect("PreemptionRequested", job="high")
+    assert pauses == [SECOND << min(n, 6) for n in range(9)]
+
+
+def test_two_askers_in_one_selection_share_nothing(story):
+    for number in range(3):
+        story.node(f"n{number}", gpus=4)
+        story.runs(f"low-{number}", gpus=4, after=MINUTE)
+    story.turn(story.submitted("x", gpus=4, cls="interactive"), story.submitted("y", gpus=4, cls="build"))
+    asked = [said.job for said in story.said if type(said).__name__ == "PreemptionRequested"]
+    assert asked == ["y", "x"]
+    story.propose()
+    victims = [[choice.job for choice in said.victims] for said in story.said if type(said).__name__ == "PreemptionDecided"]
+    assert victims == [["low-2"], ["low-1"]]  # least work lost first
+
+
+def test_without_the_verb_nobody_asks(tell):
+    story = tell(policy(preemption={"verbs": ["allocate"]}))
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.expect_only("JobWaits")
+
+
+def test_what_is_leaving_already_is_room_to_come_and_no_victim(story):
+    crowded(story)
+    story.propose()
+    story.submit("also", gpus=4, cls="interactive")
+    story.expect("JobPlaced", job="also", reserved=True)
+    story.yields("low")
+    assert {said.job for said in story.said if type(said).__name__ == "JobStartOrdered"} == {"high", "also"}
+
+
+def test_nobody_is_safe_by_asking_for_endless_grace(story):
+    import pytest
+
+    story.node("n1", gpus=8)
+    with pytest.raises(ValueError, match="grace"):
+        story.submitted("low", gpus=8, grace=2**53 - 1)
+    story.runs("low", gpus=8, grace="3650d")
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    assert story.expect("PreemptionDecided").graces == (315_360_000 * SECOND,)
+
+
+def test_an_answer_without_need_is_not_asked_for_again_at_once(tell):
+    story = tell()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    answer = story.proposal()
+    story.apply_policy(policy(preemption={"verbs": ["preempt"]}))  # nobody places what fits by itself
+    story.ends("low", 0)
+    story.turn(story.submitted("low-2", gpus=1))
+    story.turn(answer)
+    story.expect("PreemptionRefused", reason="not-needed", retry_at=story.time + SECOND)

@@ -1,0 +1,89 @@
+"""Who is tried first, who is passed over, and what a waiting job is told."""
+
+from tests.log_builder import MINUTE
+
+from bailiff_core.model.demand import TaskGroup
+
+
+def test_a_job_that_fits_is_placed_at_once(story):
+    story.node("n1", gpus=8)
+    story.submit("train-1", gpus=4)
+    placed = story.expect("JobPlaced", job="train-1", attempt=1, reserved=False)
+    assert [(share.node, share.devices) for share in placed.placement] == [(0, "0-3")]
+    assert story.job("train-1").phase == "starting"
+
+
+def test_higher_priority_goes_first_then_age(story):
+    for name, cls in (("old", "train"), ("young", "train"), ("high", "interactive"), ("top", "inference")):
+        story.submit(name, gpus=8, cls=cls)
+    assert story.pool.queue == ["top", "high", "old", "young"]
+    for number in range(4):
+        story.node(f"n{number}", gpus=8)
+        story.started(story.said[0].job)
+    assert [placed.job for placed in story.decisions("JobPlaced")] == ["top", "high", "old", "young"]
+
+
+def test_jobs_of_one_turn_keep_their_order(story):
+    story.node("n1", gpus=2)
+    story.turn(story.submitted("b", gpus=1), story.submitted("a", gpus=1), story.submitted("c", gpus=1))
+    assert [placed.job for placed in story.decisions("JobPlaced")] == ["b", "a"]
+    story.expect("JobWaits", job="c")
+
+
+def test_a_job_that_does_not_fit_is_passed_over(story):
+    story.node("n1", gpus=4)
+    story.turn(story.submitted("big", gpus=8), story.submitted("small", gpus=4))
+    story.expect_only("JobWaits", "JobPlaced")
+    story.expect("JobPlaced", job="small")
+
+
+def test_a_gang_is_placed_together_or_not_at_all(story):
+    story.node("n1", gpus=8)
+    story.submit("gang", gpus=8, tasks=2)
+    waits = story.expect("JobWaits", job="gang")
+    assert waits.reason == "needs 2 nodes with 8 free GPUs each, 1 has them"
+    assert story.pool.nodes[0].held.devices == 0
+    story.node("n2", gpus=8)
+    placed = story.expect("JobPlaced", job="gang")
+    assert [(share.node, share.tasks, share.devices) for share in placed.placement] == [(0, "0", "0-7"), (1, "1", "0-7")]
+    story.started("gang", task=0)
+    assert story.job("gang").phase == "starting"
+    story.started("gang", task=1)
+    assert story.job("gang").phase == "running"
+
+
+def test_a_gang_of_different_tasks(story):
+    story.node("n1", gpus=4, cpu=8)
+    story.node("n2", gpus=0, cpu=64)
+    story.submit("mixed", TaskGroup(count=1, gpu_milli=4000, cpu_milli=8000), TaskGroup(count=2, cpu_milli=32_000))
+    placed = story.expect("JobPlaced", job="mixed")
+    assert [(share.node, share.tasks) for share in placed.placement] == [(0, "0"), (1, "1-2")]
+
+
+def test_the_reason_of_waiting_is_told_once_each_time_the_job_joins_the_queue(story):
+    story.node("n1", gpus=8)
+    story.runs("busy", gpus=8)
+    story.submit("waiting", gpus=8)
+    story.expect("JobWaits", job="waiting", reason="needs a node with 8 free GPUs, none has them")
+    story.node("n2", gpus=4)
+    story.expect_only()
+    story.restart()
+    story.expect_only()
+    story.ends("busy")
+    story.expect("JobPlaced", job="waiting")
+    story.runs("other", gpus=4)
+    story.lost("n1")
+    story.wait(MINUTE)
+    story.expect_only("JobWaits")
+    assert [waits.job for waits in story.decisions("JobWaits")] == ["waiting", "waiting"]
+
+
+def test_without_a_verb_nothing_is_placed(tell):
+    from tests.log_builder import policy
+
+    story = tell(policy(preemption={"verbs": []}))
+    story.node("n1", gpus=8)
+    story.submit("job", gpus=1)
+    story.expect_only()
+    story.apply_policy(policy())
+    story.expect("JobPlaced", job="job")

@@ -1,0 +1,139 @@
+"""One selection is out at a time: its time limit, its back-off, and the room it holds."""
+
+from tests.log_builder import MINUTE, SECOND, policy
+
+
+def half_full(story):
+    """A node with 4 GPUs idle and 4 taken; a job that needs all 8 asks."""
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=8, cls="interactive")
+    story.expect("PreemptionRequested", job="high")
+
+
+def test_only_one_selection_is_out(story):
+    half_full(story)
+    story.submit("higher", gpus=8, cls="build")
+    story.expect_only("JobWaits")
+    story.propose()
+    story.expect("PreemptionDecided")
+    story.expect("PreemptionRequested", job="higher", selection=2)
+
+
+def test_idle_room_is_held_for_the_asker(story):
+    half_full(story)
+    story.submit("small", gpus=2)
+    story.expect_only("JobWaits")
+    story.propose()
+    story.expect("PreemptionDecided")
+    assert story.job("small").phase == "pending"
+
+
+def test_room_that_comes_free_later_is_not_held(story):
+    half_full(story)
+    story.submit("small", gpus=4)
+    story.node("n2", gpus=4)
+    story.expect("JobPlaced", job="small")
+
+
+def test_jobs_ahead_of_the_asker_may_take_the_room(story):
+    half_full(story)
+    story.submit("first", gpus=4, cls="inference")
+    story.expect("JobPlaced", job="first", reserved=False)
+    story.propose(at=story.pool.selection.opened_seq)
+    story.expect("PreemptionRefused", reason="stale")
+
+
+def test_the_hold_ends_with_a_refusal(story):
+    half_full(story)
+    story.submit("small", gpus=2)
+    story.propose(answers=[])
+    story.expect("PreemptionRefused", reason="stale")
+    story.expect("JobPlaced", job="small")
+
+
+def test_no_answer_in_time(story):
+    half_full(story)
+    story.submit("small", gpus=2)
+    story.wait(5 * SECOND)
+    story.expect("SelectionTimedOut", number=1, failures=1, retry_at=story.time + 2 * SECOND)
+    story.expect("JobPlaced", job="small")
+    assert story.pool.selection is None
+    story.wait(2 * SECOND)
+    story.expect("PreemptionRequested", job="high", selection=2)
+
+
+def test_an_answer_at_the_very_end_still_counts(story):
+    half_full(story)
+    story.propose(after=5 * SECOND)
+    story.expect("PreemptionDecided")
+
+
+def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
+    half_full(story)
+    story.wait(MINUTE)
+    out = list(story.decisions("SelectionTimedOut"))
+    assert [said.failures for said in out] == [1, 2, 3]
+    selection = story.pool.selection
+    assert selection.number == 4
+    assert selection.deadline is None
+    story.submit("small", gpus=2)
+    story.wait(60 * MINUTE)
+    story.expect_only()
+    assert story.job("small").phase == "pending"  # the room is still held
+    story.propose()
+    story.expect("PreemptionDecided")
+    assert story.pool.selection_failures == 0
+
+
+def test_an_answer_makes_the_next_selection_impatient_again(story):
+    half_full(story)
+    story.wait(MINUTE)
+    story.propose(answers=[])
+    story.wait(2 * SECOND)
+    assert story.expect("PreemptionRequested", job="high").deadline == story.expect("PreemptionRequested").deadline is not None
+
+
+def test_a_selection_has_at_most_64_requests(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.turn(*(story.submitted(f"high-{n}", gpus=8, cls="interactive") for n in range(70)))
+    assert len(story.pool.selection.requests) == 64
+
+
+def test_an_asker_that_goes_away_lets_go_of_the_room(story):
+    half_full(story)
+    story.submit("small", gpus=2)
+    story.cancel("high")
+    story.expect("JobEnded", job="high", outcome="cancelled")
+    story.expect("JobPlaced", job="small")
+    assert story.pool.selection is None
+
+
+def test_an_asker_that_is_forgotten_while_its_selection_is_out(tell):
+    story = tell(policy(retention={"ended_jobs": 0}))
+    half_full(story)
+    story.turn(story.submitted("other", gpus=8, cls="interactive"))
+    story.cancel("high")
+    assert "high" not in story.pool.jobs
+    story.submit("small", gpus=2)
+    story.wait(MINUTE)
+    story.submit("late", gpus=1)
+
+
+def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
+    """Less than nothing idle would be room for those behind the asker."""
+    story.node("n1", gpus=8, slots=3)
+    story.runs("steady", gpus=1, cls="inference")
+    story.runs("low", gpus=1)
+    story.runs("stuck", gpus=4)
+    story.cancel("stuck")
+    story.begin("stuck")
+    story.submit("promised", gpus=1, cls="interactive")
+    story.expect("JobPlaced", job="promised", reserved=True)
+    story.turn(story.submitted("high", gpus=8, cls="build"), after=150 * SECOND)
+    story.expect("EvictionStuck", job="stuck")
+    story.expect("PreemptionRequested", job="high")
+    story.expect("ReservationDropped", job="promised")
+    assert story.job("promised").phase == "pending"
+    assert story.pool.nodes[0].held.slots == 3

@@ -1,0 +1,113 @@
+"""The state as data: whole, equal for equal histories, and no matter what was cached when."""
+
+import pytest
+from tests.log_builder import MINUTE, Cut
+
+from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.fold import apply, close_turn, fold
+from bailiff_core.fold.register import FOLDS
+from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.records import AUDIT_TYPES, decode
+from bailiff_core.turn import decide, decision_record
+
+
+def busy(story):
+    """A pool with something in every corner of its state."""
+    story.node("n1", gpus=8, labels={"zone": "b", "rack": "a"})
+    story.node("n2", gpus=8, sick=[7])
+    story.runs("low", gpus=8, labels={"team": "x"})
+    story.runs("done", gpus=1)
+    story.ends("done", 0, after=MINUTE)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.submit("asks", gpus=8, cls="inference", tasks=2)
+    story.submit("waits", gpus=8)
+    assert story.pool.selection is not None
+    assert story.pool.plans
+
+
+def test_a_state_goes_through_its_snapshot(story):
+    busy(story)
+    again = from_snapshot(to_snapshot(story.pool))
+    assert to_snapshot(again) == to_snapshot(story.pool)
+    assert again.jobs == story.pool.jobs
+    assert again.nodes == story.pool.nodes
+    assert again.selection == story.pool.selection
+
+
+def test_a_restored_state_folds_on_as_the_whole_log_does(story):
+    busy(story)
+    middle, pool = story.pool.seq, from_snapshot(to_snapshot(story.pool))
+    story.propose()
+    story.yields("low")
+    story.restart()
+    for wire in story.wires[middle + 1 :]:
+        apply(pool, decode(wire))
+    assert state_digest(pool) == state_digest(story.pool)
+
+
+def test_a_writer_that_starts_from_a_snapshot_decides_the_same(story):
+    busy(story)
+    snapshot = to_snapshot(story.pool)
+    middle = story.pool.seq
+    story.restart()
+    story.propose()
+    records = [decode(wire) for wire in story.wires[middle + 1 :]]
+    pool = from_snapshot(snapshot)
+    for record in (record for record in records if record.data.KIND == "fact"):
+        fold(pool, record)
+        if record.turn_end or story.records[record.seq + 1].data.KIND == "decision":
+            for decision in decide(pool):
+                found = decision_record(pool, decision, records[0].prev, False)
+                assert found.data == story.records[found.seq].data
+            close_turn(pool)
+    assert state_digest(pool) == state_digest(story.pool)
+
+
+def test_the_digest_does_not_know_what_is_cached(story):
+    busy(story)
+    before = state_digest(story.pool)
+    story.pool.room_grew = True
+    story.pool.unplaceable["x"] = "why"
+    story.pool.touched["low"] = None
+    assert state_digest(story.pool) == before
+    story.pool.unplaceable.clear()
+    story.pool.touched.clear()
+
+
+def test_the_digest_knows_everything_else(story):
+    busy(story)
+    before = state_digest(story.pool)
+    story.job("low").evictions += 1
+    assert state_digest(story.pool) != before
+    story.job("low").evictions -= 1
+    story.pool.active = dict(reversed(story.pool.active.items()))
+    assert state_digest(story.pool) != before  # orders decide ties
+    story.pool.active = dict(reversed(story.pool.active.items()))
+    assert state_digest(story.pool) == before
+
+
+def test_an_open_turn_has_no_snapshot(story):
+    with pytest.raises(Cut):
+        story.node("n1") or story.turn(story.submitted("job", gpus=1), cut=1)
+    with pytest.raises(ValueError, match="is open"):
+        to_snapshot(story.pool)
+    story.restart()
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"[]", b'{"seq":"x"}', b'{"jobs":{"a":{}}}'])
+def test_what_is_no_snapshot_is_refused(data):
+    with pytest.raises(ValueError, match=r"Pool|JSON|validation"):
+        from_snapshot(data)
+
+
+def test_every_record_type_has_its_fold():
+    assert {kind for kind in AUDIT_TYPES.values() if kind.KIND in ("fact", "decision")} - set(FOLDS) <= _bases()
+    assert STATE_SCHEMA == 1
+
+
+def _bases():
+    from bailiff_core.records.facts import TaskFact
+
+    return {TaskFact}

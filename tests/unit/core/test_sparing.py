@@ -1,0 +1,178 @@
+"""Victims whose eviction is taken back."""
+
+from tests.log_builder import MINUTE, SECOND
+
+
+def evicting(story, tasks=1):
+    """`low` is about to leave for `high`."""
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8 // tasks, tasks=tasks)
+    story.submit("high", gpus=8, cls="interactive", after=MINUTE)
+    story.propose()
+    story.expect("PreemptionDecided")
+
+
+def test_never_told_it_is_as_if_nothing_had_been(story):
+    evicting(story)
+    before = story.job("low").last_start
+    story.cancel("high")
+    story.expect("ReservationDropped", job="high", reason="cancelled")
+    story.expect("JobEnded", job="high", outcome="cancelled")
+    withdrawn = story.expect("EvictionWithdrawn", job="low", told=False)
+    assert withdrawn.reason == "high does not need the room any more"
+    assert (story.job("low").phase, story.job("low").evictions, story.job("low").last_start) == ("running", 0, before)
+
+
+def test_told_and_confirmed(story):
+    evicting(story, tasks=2)
+    story.begin("low")
+    story.cancel("high")
+    story.expect("EvictionWithdrawn", job="low", told=True)
+    assert story.job("low").phase == "evicting"
+    story.submit("next", gpus=8)
+    story.expect_only("JobWaits")  # its room is not on its way out
+    story.spared("low", task=0)
+    assert story.job("low").phase == "evicting"
+    story.spared("low", task=1)
+    assert story.job("low").phase == "running"
+    assert not any(task.spared for task in story.job("low").tasks)
+
+
+def test_one_member_was_on_its_way_so_the_gang_goes_whole(story):
+    evicting(story, tasks=2)
+    story.begin("low")
+    story.cancel("high")
+    story.spared("low", task=0)
+    story.not_spared("low", task=1)
+    eviction = story.job("low").eviction
+    assert (eviction.spare_seq, eviction.plan, eviction.begun_seq) == (None, None, story.pool.seq)
+    assert not any(task.spared for task in story.job("low").tasks)
+    story.ends("low", 85)
+    story.expect("JobRequeued", job="low", outcome="preempted")
+
+
+def test_room_that_comes_after_all_is_given_out_at_once(story):
+    evicting(story)
+    story.begin("low")
+    story.cancel("high")
+    story.submit("next", gpus=8)
+    story.not_spared("low")
+    story.expect("JobPlaced", job="next", reserved=True)
+
+
+def test_a_member_that_fails_while_the_gang_is_being_spared(story):
+    evicting(story, tasks=2)
+    story.begin("low")
+    story.cancel("high")
+    story.ends("low", 1, task=0)
+    story.spared("low", task=1)
+    story.expect("EvictionDecided", job="low", cause="gang-failure")
+    story.begin("low")
+    story.ends("low", 143, task=1)
+    story.expect("JobEnded", job="low", outcome="failed")
+
+
+def test_a_member_that_fails_after_the_others_were_spared(story):
+    evicting(story, tasks=2)
+    story.begin("low")
+    story.cancel("high")
+    story.spared("low", task=1)
+    story.exits("low", 1, task=0)
+    story.expect("EvictionDecided", job="low", cause="gang-failure")
+
+
+def test_a_member_that_fails_before_anybody_was_told(story):
+    evicting(story, tasks=2)
+    story.ends("low", 1, task=0)
+    story.cancel("high")
+    story.expect("EvictionWithdrawn", job="low", told=False)
+    story.expect("EvictionDecided", job="low", cause="gang-failure")
+
+
+def test_a_member_that_finished_before_the_plan_was_given_up(story):
+    evicting(story, tasks=2)
+    story.exits("low", 0, task=0)
+    story.cancel("high")
+    story.expect("EvictionWithdrawn", job="low", told=False)
+    assert story.job("low").phase == "running"
+    story.releases("low", task=0)
+    story.ends("low", 0, task=1)
+    story.expect("JobEnded", job="low", outcome="succeeded")
+
+
+def test_a_reserved_asker_is_displaced_and_its_victims_are_spared(story):
+    for name in ("n1", "n2"):
+        story.node(name, gpus=8)
+    story.runs("low-1", gpus=8)
+    story.runs("steady", gpus=4, cls="inference")
+    story.runs("low-2", gpus=4, after=MINUTE)
+    story.submit("mid", gpus=8, cls="interactive", tasks=1)
+    story.propose()
+    assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["low-1"]
+    story.submit("small", gpus=4, cls="inference")
+    story.propose()
+    decided = story.expect("PreemptionDecided")
+    # The promise costs nothing, so it goes first; half of low-1's room is what small stands on.
+    assert [(choice.job, choice.reserved) for choice in decided.victims] == [("mid", True)]
+    assert story.job("mid").phase == "pending"
+    assert story.job("low-1").phase == "evicting"
+    story.yields("low-1")
+    story.expect("JobStartOrdered", job="small")
+
+
+def test_only_victims_whose_room_nobody_needs_are_spared(story):
+    for name in ("n1", "n2"):
+        story.node(name, gpus=8)
+    story.runs("low-1", gpus=8)
+    story.runs("low-2", gpus=8)
+    story.submit("mid", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    assert len(story.expect("PreemptionDecided").victims) == 2
+    story.submit("top", gpus=8, cls="inference")
+    story.propose()
+    decided = story.expect("PreemptionDecided")
+    assert [choice.job for choice in decided.victims] == ["mid"]
+    needed = story.pool.nodes[decided.placement[0].node].name.replace("n", "low-")
+    other = {"low-1": "low-2", "low-2": "low-1"}[needed]
+    story.expect("EvictionWithdrawn", job=other, told=False)
+    assert story.job(needed).phase == "evicting"
+    assert story.job("top").phase == "reserved"
+    story.yields(needed)
+    story.expect("JobStartOrdered", job="top")
+
+
+def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("mid", gpus=8, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.submit("top", gpus=8, cls="inference")
+    story.propose()
+    assert story.job("low").eviction.for_job == "top"
+    story.cancel("mid")
+    story.cancel("top")
+    withdrawn = story.expect("EvictionWithdrawn", job="low", told=True)
+    assert withdrawn.reason == "top does not need the room any more"
+
+
+def test_a_victim_cancelled_while_it_is_being_spared_goes(story):
+    evicting(story)
+    story.cancel("low")
+    story.cancel("high")
+    story.expect("EvictionDecided", job="low", cause="cancelled")
+    story.yields("low")
+    story.expect("JobEnded", job="low", outcome="cancelled")
+
+
+def test_a_job_spared_before_it_had_started_runs_once_all_its_tasks_do(story):
+    story.node("n1", gpus=8)
+    story.submit("low", gpus=4, tasks=2)
+    story.started("low", task=0)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    story.started("low", task=1, after=SECOND)
+    assert story.job("low").phase == "evicting"
+    story.cancel("high", after=SECOND)
+    assert story.job("low").phase == "running"
+    assert story.job("low").last_start == story.time - SECOND

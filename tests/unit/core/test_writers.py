@@ -1,0 +1,170 @@
+"""Writers that die inside a turn, jobs that cannot be decided on, and logs of other engines."""
+
+from dataclasses import replace
+
+import pytest
+from tests.log_builder import Cut, folded, replayed
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.records.facts import ClockAdvanced, DecisionFailed, LogTruncated, StateDigest, TaskExited, TaskReleased
+from bailiff_core.records.wire import decode, encode
+from bailiff_core.verbs import allocate
+from bailiff_core.verbs.failure import DecisionError
+
+
+def full_turn(story, cut=None):
+    """One turn that ends one job, places two others, and tells a fourth to wait."""
+    story.node("n1", gpus=8)
+    story.runs("done", gpus=8)
+    for name in ("a", "b", "c"):
+        story.submit(name, gpus=4)
+    return story.turn(*_ends(story, "done"), cut=cut)
+
+
+def _ends(story, job):
+    return [TaskExited(**story.at(job, 0), exit_code=0), TaskReleased(**story.at(job, 0))]
+
+
+def test_a_turn_in_full(story):
+    full_turn(story)
+    story.expect_only("JobEnded", "JobPlaced", "JobPlaced")
+    assert [record.turn_end for record in story.records[-5:]] == [False, False, False, False, True]
+    assert {record.cause for record in story.records[-3:]} == {str(story.records[-4].seq)}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_a_turn_cut_short_is_closed_by_the_next_writer(story, cut):
+    with pytest.raises(Cut):
+        full_turn(story, cut)
+    assert story.pool.turn_open
+    turn = story.pool.turn
+    story.restart()
+    assert story.pool.turn == turn + 1
+    assert not story.pool.turn_open
+    if cut > 1:
+        assert story.phases() == {"done": "succeeded", "a": "starting", "b": "starting", "c": "pending"}
+    else:
+        assert story.phases()["a"] == "reserved"
+        story.releases("done")
+        assert story.phases() == {"done": "succeeded", "a": "starting", "b": "starting", "c": "pending"}
+
+
+def test_epochs_rise_and_are_remembered(story):
+    assert story.pool.epoch == 1
+    began = story.pool.seq
+    story.restart()
+    assert (story.pool.epoch, story.pool.epoch_of(began), story.pool.epoch_of(story.pool.seq)) == (2, 1, 2)
+    assert story.pool.epoch_of(0) == 0
+
+
+def test_replay_finds_a_decision_that_is_missing(story):
+    full_turn(story)
+    wires = story.wires[:-1]
+    last = decode(wires[-1])
+    wires[-1] = encode(replace(last, turn_end=True))
+    replay = replayed(wires)
+    assert replay.difference.expected.startswith("one more decision: bailiff.audit.JobPlaced")
+
+
+def test_replay_finds_a_decision_that_was_not_due(story):
+    full_turn(story)
+    wires = list(story.wires)
+    wires[-1] = encode(replace(decode(wires[-1]), turn_end=False))
+    extra = replace(story.records[-1], seq=story.records[-1].seq + 1)
+    assert replayed([*wires, encode(extra)]).difference.expected == "the end of the turn"
+
+
+def test_replay_finds_another_decision(story):
+    full_turn(story)
+    at = len(story.wires) - 1
+    record = decode(story.wires[at])
+    other = replace(record, data=record.data.model_copy(update={"attempt": 7}))
+    replay = replayed([*story.wires[:at], encode(other)])
+    assert replay.difference.seq == record.seq
+    assert '"attempt":1' in replay.difference.expected
+    assert '"attempt":7' in replay.difference.found
+
+
+def test_replay_finds_a_difference_in_the_headers(story):
+    full_turn(story)
+    at = len(story.wires) - 1
+    other = replace(decode(story.wires[at]), cause="5")
+    assert replayed([*story.wires[:at], encode(other)]).difference.expected.startswith("headers")
+
+
+def test_replay_finds_a_fact_amid_decisions(story):
+    full_turn(story)
+    fact = replace(story.records[-1], type=ClockAdvanced.type_name(), data=ClockAdvanced())
+    assert replayed([*story.wires[:-1], encode(fact)]).difference.expected == "the rest of the turn's decisions"
+
+
+def test_replay_checks_state_digests(story):
+    story.node("n1")
+    story.turn(StateDigest(schema_version=1, digest=state_digest(story.pool)))
+    assert replayed(story.wires).digests == 1
+    wrong = replayed([*story.wires[:-1], encode(_with(story.records[-1], digest="0" * 64))])
+    assert wrong.difference.expected == f"state digest {story.records[-1].data.digest}"
+
+
+def _with(record, **fields):
+    return replace(record, data=record.data.model_copy(update=fields))
+
+
+def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
+    story.restart(logic=LOGIC + 1)
+    full_turn(story)
+    changed = list(story.wires)
+    changed[-1] = encode(_with(story.records[-1], attempt=7))  # what another engine may well have decided
+    replay = replayed(changed)
+    assert replay.difference is None
+    assert replay.skipped_turns > 0
+    story.restart()
+    assert replayed(story.wires).skipped_turns == replay.skipped_turns
+
+
+def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
+    story.node("n1", gpus=8)
+    real = allocate.place_gang
+
+    def fails(rooms, job, budget):
+        if job.id == "odd":
+            raise ZeroDivisionError("odd indeed")
+        return real(rooms, job, budget)
+
+    monkeypatch.setattr(allocate, "place_gang", fails)
+    check, story.check = story.check, None
+    with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
+        story.turn(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
+    assert failure.value.job == "odd"
+    story.restart()  # nothing of that turn was appended
+    with pytest.raises(DecisionError):
+        story.submit("odd", gpus=1)
+    story.restart()
+    monkeypatch.setattr(allocate, "place_gang", real)
+    story.node("n1", gpus=0, boot=2)
+    story.submit("odd", gpus=1)
+    monkeypatch.setattr(allocate, "place_gang", fails)
+    story.turn(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
+    story.submit("fine", gpus=2)
+    story.expect("JobPlaced", job="fine")
+    assert story.job("odd").phase == "pending"
+    story.check = check
+    story.submit("more", gpus=1)
+    story.cancel("odd")
+    story.expect("JobEnded", job="odd", outcome="cancelled")
+    monkeypatch.setattr(allocate, "place_gang", real)
+
+
+def test_an_accepted_loss_is_remembered(story):
+    story.turn(LogTruncated(request=story.request(), epoch=4, seq=99))
+    assert story.pool.accepted_loss == (4, 99)
+    assert folded(story.wires).accepted_loss == (4, 99)
+
+
+def test_a_record_out_of_order_is_refused(story):
+    story.node("n1")
+    pool = folded(story.wires)
+    with pytest.raises(ValueError, match="does not follow"):
+        apply(pool, story.records[-1])
