@@ -211,3 +211,11 @@ def test_reading_a_request_changes_nothing(story):
     for body in (submit(), submit(tasks=(TaskGroup(count=9, gpu_milli=8000),)), CancelJob(job="low")):
         ask(story, body)
     assert state_digest(story.pool) == before
+
+
+def test_what_is_sick_or_silent_may_come_back(story):
+    story.node("n1", gpus=8, sick=[0], boot=2)
+    story.silent("n2")
+    assert isinstance(ask(story, submit(tasks=(TaskGroup(count=2, gpu_milli=8000),))), list)
+    story.lost("n2")
+    assert "needs 2 nodes" in refused(story, submit(tasks=(TaskGroup(count=2, gpu_milli=8000),)), "never-fits").reason
