@@ -127,8 +127,10 @@ class Reading:
         elif report.node not in pool.node_numbers:
             found.missed = report
             return []
-        number = self._numbers.take(report, joined_node(pool, report))
-        if number == "gap" or not self._numbers.complete(report):
+        joined = joined_node(pool, report)
+        number = self._numbers.take(report, joined)
+        back = joined is not None and joined.state == "lost"  # cut off for longer than its lease, and here again
+        if number == "gap" or back or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
