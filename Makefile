@@ -7,7 +7,7 @@ STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long check docs bench clean
+.PHONY: help install install-dev demo up down test test-long test-compose test-gpu check docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,10 +26,16 @@ down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
 test: check ## everything that is quick: checks, unit, property, contract, simulation, real Kafka, kill -9
-	$(BIN)/python -m pytest -q -m "not long and not gpu"
+	$(BIN)/python -m pytest -q -m "not long and not gpu and not compose"
 
 test-long: install-dev ## the exhaustive rest: every fault cell, thousands of seeds
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600
+
+test-compose: install-dev ## the story in containers, where a Docker engine answers
+	$(BIN)/python -m pytest -q -m "compose" --timeout 1800 tests/compose
+
+test-gpu: install-dev ## on a machine with NVIDIA GPUs
+	$(BIN)/python -m pytest -q -m "gpu"
 
 check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/ruff check --quiet .

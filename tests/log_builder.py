@@ -36,6 +36,7 @@ GIB = 2**30
 NEW_YEAR = 1_767_225_600 * SECOND  # 2026-01-01
 ENGINE_DIGEST = "0" * 64
 ENGINE = f"{RELEASE}+{ENGINE_DIGEST[:12]}/{LOGIC}"
+LateFacts = Callable[[], Iterable[Fact]]
 REQUESTS, REPORTS = "bailiff.requests", "bailiff.node-reports"
 PROPOSALS, PROGRESS = "bailiff.proposals", "bailiff.eviction-progress"
 TOPIC_OF: dict[type[Fact], str] = {
@@ -119,17 +120,23 @@ class Story:
 
     # --- the log
 
-    def turn(self, *given: Fact, after: int = 0, cut: int | None = None) -> list[Decision]:
-        """One turn: these facts, and what is decided on them. `cut`: only so many of its records reach the log."""
+    def turn(self, *given: Fact | LateFacts, after: int = 0, cut: int | None = None) -> list[Decision]:
+        """One turn: these facts, and what is decided on them. `cut`: only so many of its records reach the log.
+
+        A function instead of a fact is called when the facts before it have been folded. No facts: no turn.
+        """
         self.time += after
         pool = self.pool
         number = pool.turn if pool.turn_open else pool.turn + 1
         drafts = []
-        for fact in given:
-            record = self._record(fact, turn=number)
-            fold(pool, record)
-            drafts.append(record)
+        for part in given:
+            for fact in (part,) if isinstance(part, Fact) else part():
+                record = self._record(fact, turn=number)
+                fold(pool, record)
+                drafts.append(record)
         self.said = []
+        if not drafts:
+            return self.said
         for decision in decide(pool):
             self.said.append(decision)
             drafts.append(decision_record(pool, decision, prev="", turn_end=False))
@@ -192,6 +199,21 @@ class Story:
         self.head = head
         self.records.append(record)
         self.wires.append(wire)
+
+    def resumed(self, records: int) -> "Story":
+        """Another story of the same log, cut off after so many records. A new writer has to be started on it."""
+        other = Story.__new__(Story)
+        other.__dict__.update(self.__dict__)
+        other.records, other.wires = self.records[:records], self.wires[:records]
+        other.said, other._offsets = [], dict(self._offsets)
+        other.head = ChainHead(self.domain)
+        for wire in other.wires:
+            head = continues(other.head, wire)
+            assert isinstance(head, ChainHead)
+            other.head = head
+        other.pool = folded(other.wires)
+        other.time = other.pool.now
+        return other
 
     # --- what is asked
 

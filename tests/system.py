@@ -429,7 +429,9 @@ def processes_of(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                marks = [item for item in (entry / "environ").read_bytes().split(b"\0") if item.startswith(b"BAILIFF_CONTROL_DIR=")]
+                marks = [
+                    item for item in (entry / "environ").read_bytes().split(b"\0") if item.startswith(b"BAILIFF_CONTROL_DIR=")
+                ]
                 supervisor = b"supervisor.py" in (command := (entry / "cmdline").read_bytes()) and command
                 zombie = b") Z " in (entry / "stat").read_bytes()
                 if not zombie and wanted.search(b"".join(marks) or supervisor or b""):

@@ -3,6 +3,8 @@
 import json
 import signal
 
+from tests.system import GIB, System, Watch
+
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records.decisions import (
@@ -26,10 +28,9 @@ from bailiff_core.records.facts import (
     TaskSpared,
     TaskStarted,
 )
-from tests.system import GIB, System, Watch
 
-SECRET = "hunter2-but-longer-than-that"  # noqa: S105 - the point of the story is that nobody finds it
-SECRET_FLAG = "--token=correct-horse-battery"  # noqa: S105
+SECRET = "hunter2-but-longer-than-that"
+SECRET_FLAG = "--token=correct-horse-battery"
 
 
 async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> None:

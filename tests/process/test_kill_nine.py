@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.system import System, Watch
 
 from bailiff_core.records.decisions import JobEnded, JobPlaced, JobStartOrdered, PreemptionDecided, PreemptionRequested
 from bailiff_core.records.facts import (
@@ -23,7 +24,6 @@ from bailiff_core.records.facts import (
     TaskStarted,
 )
 from bailiff_core.records.payload import Payload
-from tests.system import System, Watch
 
 SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent")
 ALL = "all four"

@@ -128,6 +128,7 @@ class SimulatedAgentService(NodeAgentService):
             node=node,
             inventory=self.machine.inventory,
             runtimes={"simulated": SimulatedRuntime(self.machine)},
+            storage=storage,
             fences=Fences(storage),
             reports=Reports(storage),
             evictions=Evictions(storage),

@@ -44,13 +44,13 @@ PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
 
 READ_BY = {
     "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "client", "console", "auditor", "rollup"),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "client"),
     "bailiff.job-specs": ("admission",),
     "bailiff.proposals": ("admission",),
     "bailiff.eviction-progress": ("admission",),
     "bailiff.node-commands": ("node_agent",),
-    "bailiff.node-reports": ("admission", "eviction_executor"),
-    "bailiff.job-logs": ("client", "console"),
+    "bailiff.node-reports": ("admission",),
+    "bailiff.job-logs": ("client",),
 }
 
 HEADERS = {
@@ -430,9 +430,6 @@ def _type_text(field: Json) -> str:
     if kind == "array":
         return f"list of {_type_text(field['items'])}{_size_text(field, 'Items')}"
     if kind == "object":
-        value = (
-            field["additionalProperties"] if "additionalProperties" in field else next(iter(field["patternProperties"].values()))
-        )
         return f"map of text to {_type_text(field['additionalProperties'])}{_size_text(field, 'Properties')}"
     if kind == "string":
         return _string_text(field)

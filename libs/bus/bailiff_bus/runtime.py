@@ -42,8 +42,7 @@ class ExitCode(IntEnum):
     CLOCK = 4, "This machine's clock and the broker's are too far apart (log protocol §7)."
     UNREADABLE_RECORD = 5, "The log holds a record that this release cannot read and must not skip."
     STOP_TIMED_OUT = 6, "Asked to stop, and had not done so when the time for that was over."
-    LOG_TRUNCATED = 7, "Agents have obeyed more than the log holds; an operator has to say how to go on."
-    STATE_DIVERGED = 8, "This fold of the log and its own state digest differ: a fault in the program, or in the log."
+    STATE_DIVERGED = 7, "This fold of the log and its own state digest differ: a fault in the program, or in the log."
     INTERNAL = 70, "An error in the program. Starting again is right; a report is welcome."
 
     def __new__(cls, value: int, meaning: str) -> Self:

@@ -93,7 +93,7 @@ class Topic:
 REQUESTS = Topic(
     name="bailiff.requests",
     key="domain",
-    written_by=("client", "console"),
+    written_by=("client",),
     schemas=tuple(body.TYPE for body in (SubmitJob, CancelJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)),
     retention=timedelta(days=30),
 )
@@ -112,7 +112,12 @@ JOB_SPECS = Topic(
     written_by=("admission",),
     schemas=("JobSpec",),
     retention=None,
-    settings={"cleanup.policy": "compact"},
+    settings={
+        "cleanup.policy": "compact",
+        # an erased spec is gone for good within days, not when a segment happens to fill
+        "segment.ms": str(timedelta(days=1) // timedelta(milliseconds=1)),
+        "min.cleanable.dirty.ratio": "0.01",
+    },
 )
 PROPOSALS = Topic(
     name="bailiff.proposals",

@@ -535,7 +535,7 @@ def _selection_timed_out(decision: decisions.SelectionTimedOut, pool: Pool) -> S
     return Said("selection timed out", f"selection {decision.number}", more, "warn")
 
 
-CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed", "node-lost": "a node of the gang is lost"}
+CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed"}
 
 
 @tells(decisions.EvictionDecided)

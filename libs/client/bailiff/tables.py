@@ -269,7 +269,7 @@ def verification(found: Verification) -> RenderableType:
     for epoch in found["epochs"]:
         facts.add_row(
             f"epoch {epoch['epoch']}",
-            text(f"from #{epoch['from_seq']}, {epoch['records']} records, writer {epoch['writer'] or '-'}"),
+            text(f"from #{epoch['from_seq']}, {_records(epoch['records'])}, writer {epoch['writer'] or '-'}"),
         )
     orphans = [
         f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
@@ -289,8 +289,9 @@ def verification(found: Verification) -> RenderableType:
                 str(orphan["offset"]), orphan["kind"], text(orphan["seq"]), text(orphan["epoch"]), text(orphan["reason"], "dim")
             )
         parts += ["", _indented(listed)]
-        if found["orphans"] > ORPHANS_SHOWN:
-            parts.append(Text(f"    … and {found['orphans'] - len(shown)} more", "dim"))
+        more = found["orphans"] - found["unexplained"] - ORPHANS_SHOWN
+        if more > 0:
+            parts.append(Text(f"    … and {more} more orphans", "dim"))
     broken = found["broken"]
     if broken is not None:
         parts += [
@@ -302,7 +303,7 @@ def verification(found: Verification) -> RenderableType:
             text(f"That means: {broken['meaning']}."),
         ]
         if found["unexplained"] > 1:
-            parts.append(Text(f"{found['unexplained']} records follow nothing that the log holds."))
+            parts.append(Text(f"{_records(found['unexplained'])} in all follow nothing that the log holds."))
     return Group(*parts)
 
 
@@ -330,9 +331,9 @@ def replayed(found: Replayed) -> RenderableType:
     difference = found["difference"]
     if difference is not None:
         parts += ["", Text(f"First difference at #{difference['seq']}, in turn {difference['turn']}:", "red")]
+        parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
         for name, said in (("in the log", difference["found"]), ("decided again", difference["expected"])):
             parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(said)), (0, 0, 0, 4)))
-        parts += [Padding(text(field), (0, 0, 0, 4)) for field in difference["fields"]]
     if found["error"]:
         parts += ["", text(found["error"], "red")]
     return Group(*parts)
@@ -370,6 +371,10 @@ def _pairs() -> Table:
 
 def _indented(inner: RenderableType) -> Padding:
     return Padding(inner, (0, 0, 0, 2))
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{number} records"
 
 
 def _some(names: Sequence[str], most: int) -> str:

@@ -52,7 +52,10 @@ class BreakFound(TypedDict):
 
 
 class Verification(TypedDict):
-    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how."""
+    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
+
+    orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
+    """
 
     domain: str
     ok: bool
@@ -142,7 +145,7 @@ class Walk:
                 self.broken = self._break(message, wire, reason)
         else:
             self._harmless.add(digest)
-        if len(self.orphans) < ORPHANS_SHOWN or (kind == "breaks-chain" and self.unexplained == 1):
+        if self.unexplained == 1 if kind == "breaks-chain" else len(self.orphans) < ORPHANS_SHOWN:
             self.orphans.append(
                 {
                     "offset": message.offset,

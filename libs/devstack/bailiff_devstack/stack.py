@@ -60,7 +60,7 @@ class Stack:
 
     def start(self) -> None:
         """Kafka, topics, then all services, until every one is ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "state").mkdir(parents=True, exist_ok=True)
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
@@ -100,6 +100,7 @@ class Stack:
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
             "BAILIFF_HTTP_PORT": str(port),
             "BAILIFF_INSTANCE": process,
+            "BAILIFF_HTTP_ADDRESS_FILE": str(self.folder / "state" / f"{process}.address"),
         }
         if process.startswith("node-agent"):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])

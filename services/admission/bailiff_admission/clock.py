@@ -3,7 +3,6 @@
 from bailiff_bus.ambient import Ambient
 
 STEP = 60_000_000
-LARGEST_DIFFERENCE = 5_000_000
 
 
 class LogClock:
@@ -38,12 +37,12 @@ class LogClock:
         self._time = max(self._time, self._wall)
         return jump
 
-    def differs_from(self, append_time: int, sent_at_boot: int) -> int | None:
+    def differs_from(self, append_time: int, sent_at_boot: int, tolerance: int) -> int | None:
         """How far this clock and the broker's are apart, µs, if too far. `sent_at_boot`: when the record was sent."""
         self.now()
         earliest = self._wall - (self._boot - sent_at_boot)
-        if append_time < earliest - LARGEST_DIFFERENCE:
+        if append_time < earliest - tolerance:
             return append_time - earliest
-        if append_time > self._wall + LARGEST_DIFFERENCE:
+        if append_time > self._wall + tolerance:
             return append_time - self._wall
         return None

@@ -60,7 +60,7 @@ class Liveness:
             last = self._heard.get(f"{node.name}/{node.incarnation}", 0)
             if node.state == "ready":
                 facts.append(NodeUnreachable(node=node.name, last_heard=last))
-            elif silence[node.name] > rules.lease + rules.lost_margin and node.name not in pool.reports_stale:
+            elif silence[node.name] > node.lease + rules.lost_margin and node.name not in pool.reports_stale:
                 facts.append(NodeLost(node=node.name, last_heard=last))
         return facts
 

@@ -1,6 +1,7 @@
 """From one input message to facts: is it ours, can it be read, who sent it, and what does it mean on this state."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
@@ -63,9 +64,17 @@ class Read:
 class Reading:
     """Reads messages for one domain. `strays`: also reject what names no declared domain."""
 
-    def __init__(self, domain: str, strays: bool, declared: frozenset[str], ambient: Ambient, liveness: Liveness) -> None:
+    def __init__(
+        self,
+        domain: str,
+        strays: bool,
+        declared: frozenset[str],
+        ambient: Ambient,
+        liveness: Liveness,
+        unsigned: Literal["none", "acl"] = "none",
+    ) -> None:
         self._domain, self._strays, self._declared = domain, strays, declared
-        self._ambient, self._liveness = ambient, liveness
+        self._ambient, self._liveness, self._unsigned = ambient, liveness, unsigned
         self._numbers = ReportNumbers()
         self.orphans: dict[tuple[str, str, int, int], TaskHeld] = {}
 
@@ -104,7 +113,7 @@ class Reading:
         return found
 
     def _request(self, pool: Pool, envelope: Envelope, body: RequestBody, found: Read) -> list[Fact] | Rejected:
-        identity = verify(envelope, pool.rules.identity.keys)
+        identity = verify(envelope, pool.rules.identity.keys, unsigned=self._unsigned)
         found.actor, found.auth = identity.actor, identity.auth
         spec_digest = ""
         if isinstance(body, SubmitJob):
@@ -127,10 +136,12 @@ class Reading:
         elif report.node not in pool.node_numbers:
             found.missed = report
             return []
-        joined = joined_node(pool, report)
-        number = self._numbers.take(report, joined)
-        back = joined is not None and joined.state == "lost"  # cut off for longer than its lease, and here again
-        if number == "gap" or back or not self._numbers.complete(report):
+        else:
+            joined = joined_node(pool, report)
+            if joined is not None and joined.state == "lost":
+                found.missed = report  # it lives after all: let it announce itself, and it joins anew
+        number = self._numbers.take(report, joined_node(pool, report))
+        if number == "gap" or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)

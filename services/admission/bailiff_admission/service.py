@@ -19,6 +19,7 @@ from bailiff_bus.view import DomainView
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
 
+from .intake.requests import unsupported_policy
 from .settings import AdmissionSettings
 from .suspects import Suspects, TurnFailed
 from .writer import Writer
@@ -73,6 +74,8 @@ class AdmissionService:
             strays=view.domain == self._pools[0].name,
             digest_every=self._settings.digest_every,
             largest_turn=self._settings.largest_turn,
+            unsigned=self._settings.unsigned,
+            clock_tolerance=int(self._settings.clock_tolerance_s * 1_000_000),
             rejected_lately=self._rejected[view.domain],  # it grows while the writer begins
         )
         try:
@@ -86,6 +89,10 @@ def first_policy(settings: AdmissionSettings) -> Policy:
     if settings.policy is None:
         return DEFAULT_POLICY
     try:
-        return Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
+        policy = Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, ValidationError, TypeError) as error:
         raise SettingsError([f"{settings.policy}: not a policy: {error}"]) from None
+    missing = unsupported_policy(policy)
+    if missing is not None:
+        raise SettingsError([f"{settings.policy}: {missing}"])
+    return policy

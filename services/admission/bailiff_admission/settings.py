@@ -1,7 +1,7 @@
 """Settings of admission."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -9,8 +9,14 @@ from bailiff_bus.settings import ServiceSettings
 
 
 class AdmissionSettings(ServiceSettings):
-    """On top of the common ones. policy: the YAML document that a new domain begins with."""
+    """On top of the common ones. policy: the YAML document that a new domain begins with.
+
+    unsigned: what a request without a signature counts for; `acl` says that Kafka's access lists decide who may write.
+    clock_tolerance_s: how far this machine's clock and the broker's may be apart before nothing more is written.
+    """
 
     policy: Path | None = None
     digest_every: Annotated[int, Field(ge=10)] = 10_000
+    unsigned: Literal["none", "acl"] = "none"
+    clock_tolerance_s: Annotated[float, Field(gt=0)] = 5.0
     largest_turn: Annotated[int, Field(ge=1)] = 200

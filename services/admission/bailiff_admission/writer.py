@@ -7,12 +7,13 @@ ends and the next one folds the log anew: nothing is repaired in place.
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import Unacceptable, domain_of, unwrap
+from bailiff_bus.identity import Identity, verify
 from bailiff_bus.log import AuditWriter, Entry, SteppedDown
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import AcceptTruncation, Evict, Fence, RequestBody, SendInventory
@@ -36,6 +37,7 @@ from bailiff_core.records.facts import (
     InputsLost,
     NodeJoined,
     PolicyApplied,
+    ReportsStale,
     StateDigest,
     WriterStarted,
 )
@@ -78,19 +80,22 @@ class Writer:
         strays: bool,
         digest_every: int = 10_000,
         largest_turn: int = 200,
+        unsigned: Literal["none", "acl"] = "none",
+        clock_tolerance: int = 5_000_000,
         rejected_lately: Sequence[Entry] = (),
     ) -> None:
         self._view, self._ambient, self._metrics = view, ambient, metrics
         self._first_policy, self._suspects = first_policy, suspects
         self._digest_every, self._largest_turn = digest_every, largest_turn
-        self._rejected_lately = rejected_lately
+        self._rejected_lately, self._unsigned, self._clock_tolerance = rejected_lately, unsigned, clock_tolerance
+        self._specs_missed: set[str] = set()
         self._id = ambient.fresh().hex()
         self._log = logger(domain=view.domain, writer=self._id[:8])
         self._writer = AuditWriter(view.bus, view.reader)
         self._clock = LogClock(ambient, 0)
         self._specs = JobSpecs(view.domain)
         self._liveness = Liveness(ambient)
-        self._reading = Reading(view.domain, strays, declared, ambient, self._liveness)
+        self._reading = Reading(view.domain, strays, declared, ambient, self._liveness, unsigned)
         self._starts = OwedStarts(ambient)
         self._inputs = Inputs(view.bus, ambient, {})
         self._recorded: dict[str, int] = {}
@@ -209,9 +214,10 @@ class Writer:
         letters: list[tuple[Message, Rejected]] = []
         reads: list[Read] = []
         stored = []
-        draft = Draft(self._pool, self._clock.now())
         try:
-            for fact in self._own_facts(lost, first):
+            own = self._own_facts(lost, first)  # the clock may step here, and what stands in the turn comes after that
+            draft = Draft(self._pool, self._clock.now())
+            for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
             for message in messages:
                 self._inputs.positions[f"{message.topic}/{message.partition}"] = message.offset + 1
@@ -305,7 +311,6 @@ class Writer:
             id=read.id,
             job=read.rejected.job,
         )
-        self._metrics.inputs_rejected.labels(self._view.domain, message.topic, fact.code).inc()
         source = read.source or message.topic
         recent = self._pool.rejections.get(source)
         if recent is None or recent.count < self._pool.rules.max_rejections_per_minute:
@@ -336,7 +341,7 @@ class Writer:
         return moved
 
     def _check_clock(self, append_time: int, sent_at_boot: int) -> None:
-        apart = self._clock.differs_from(append_time, sent_at_boot)
+        apart = self._clock.differs_from(append_time, sent_at_boot, self._clock_tolerance)
         if apart is not None:
             raise MustStop(
                 ExitCode.CLOCK,
@@ -350,6 +355,7 @@ class Writer:
         for acknowledgement in sent:
             await acknowledgement
         for message, rejected in letters:
+            self._metrics.inputs_rejected.labels(self._view.domain, message.topic, rejected.code).inc()
             if rejected.code == "internal-error":
                 blame = self._suspects.guilty.get(place(message), "")
                 await self._outbox.alarm("critical", "input-failed", f"{place(message)}: {blame}")
@@ -375,7 +381,13 @@ class Writer:
             match record.data:
                 case NodeJoined(node=node):
                     await self._outbox.command(self._fence(node))
+                case PolicyApplied():
+                    await self._fence_nodes()  # the lease that it sets is what agents go by, too
+                case ReportsStale(nodes=nodes):
+                    text = f"{len(nodes)} nodes fell silent at once: {', '.join(nodes[:20])}; none is declared lost"
+                    await self._outbox.alarm("critical", "reports-stale", text, record.seq)
                 case DecisionFailed(job=job, error=error):
+                    self._suspects.jobs.pop(job, None)
                     await self._outbox.alarm("critical", "decision-failed", f"{job} is held: {error}", record.seq)
                 case InputsLost() as gone:
                     text = f"{gone.topic}/{gone.partition}: {gone.from_offset} to {gone.to_offset} were never read"
@@ -403,9 +415,14 @@ class Writer:
         for job, node, tasks in self._starts.due(pool):
             stored = self._specs.get(job.id)
             if stored is None or stored.digest != job.spec_digest:
-                await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
+                if job.id not in self._specs_missed:
+                    self._specs_missed.add(job.id)
+                    await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
                 continue
-            await self._outbox.command(start_command(pool, job, node, tasks, stored.spec))
+            try:
+                await self._outbox.command(start_command(pool, job, node, tasks, stored.spec))
+            except ValueError as error:
+                await self._outbox.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
         boot = self._ambient.boot()
         if self._reading.orphans and boot - self._orphans_told >= AGAIN_AFTER:
             self._orphans_told = boot
@@ -449,10 +466,12 @@ class Writer:
         while True:
             messages, _ = await self._inputs.read(self._largest_turn, LONGEST_WAIT)
             for message in messages:
-                fact = self._acceptance(message, loss)
-                if fact is not None:
+                accepted = self._acceptance(message, loss)
+                if accepted is not None:
+                    fact, identity = accepted
                     draft = Draft(self._pool, self._clock.now())
-                    draft.add(fact, cause=f"{message.topic}/{message.partition}/{message.offset}")
+                    cause = f"{message.topic}/{message.partition}/{message.offset}"
+                    draft.add(fact, cause=cause, actor=identity.actor, auth=identity.auth)
                     await (await self._writer.append(draft.finish()))
                     raise SteppedDown("an operator accepted the loss; beginning anew")
 
@@ -467,16 +486,17 @@ class Writer:
         await self._inputs.close()
         self._inputs = Inputs(self._view.bus, self._ambient, fresh.pool.inputs)
 
-    def _acceptance(self, message: Message, loss: BeyondTheLog) -> Fact | None:
+    def _acceptance(self, message: Message, loss: BeyondTheLog) -> tuple[Fact, Identity] | None:
         if message.topic != topics.REQUESTS.name or domain_of(message) != self._view.domain:
             return None
         try:
             envelope = unwrap(message, accept=(RequestBody,))
+            identity = verify(envelope, self._pool.rules.identity.keys, unsigned=self._unsigned)
         except Unacceptable:
             return None
         body = envelope.body
         if not isinstance(body, AcceptTruncation) or (body.epoch, body.seq) < (loss.epoch, loss.seq):
             return None
-        asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, envelope.actor, envelope.auth or "none", body)
+        asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
         facts = facts_of_request(self._pool, asked)
-        return facts[0] if isinstance(facts, list) and facts else None
+        return (facts[0], identity) if isinstance(facts, list) and facts else None

@@ -41,12 +41,13 @@ from bailiff_core.records.facts import DeviceFacts
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
-from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction
+from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .environment import SecretMissing, environment
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
+LEASE_UNTIL_TOLD = 600_000_000
 TERMINATED = "terminated"  # on disk only: TERM has really been sent
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 
@@ -73,6 +74,7 @@ class Machine:
     node: NodeDeclaration
     inventory: DeviceInventory
     runtimes: dict[str, Runtime]
+    storage: Storage
     fences: Fences
     reports: Reports
     evictions: Evictions
@@ -89,7 +91,7 @@ class Agent:
     def __init__(self, machine: Machine, ambient: Ambient, metrics: Metrics, has_reports: Callable[[], None]) -> None:
         self.machine, self._ambient, self._metrics = machine, ambient, metrics
         self._has_reports = has_reports
-        self.lease = 600_000_000
+        self.lease = int(machine.storage.read("lease") or LEASE_UNTIL_TOLD)
         self._held: dict[TaskKey, Held] = {}
         self._baseline: dict[str, int] = {}
         self._jobs: set[asyncio.Task[None]] = set()
@@ -255,7 +257,9 @@ class Agent:
             return
         match command:
             case Fence():
-                self.lease = command.lease
+                if command.lease != self.lease:
+                    self.lease = command.lease
+                    machine.storage.replace("lease", str(command.lease).encode())
             case SendInventory():
                 self.announce()
             case StartTask():

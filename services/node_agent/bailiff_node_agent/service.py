@@ -86,6 +86,7 @@ class NodeAgentService:
             node=node,
             inventory=inventory,
             runtimes=runtimes,
+            storage=storage,
             fences=Fences(storage),
             reports=Reports(storage),
             evictions=Evictions(storage),

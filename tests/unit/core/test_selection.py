@@ -119,3 +119,21 @@ def test_an_asker_that_is_forgotten_while_its_selection_is_out(tell):
     story.submit("small", gpus=2)
     story.wait(MINUTE)
     story.submit("late", gpus=1)
+
+
+def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
+    """Less than nothing idle would be room for those behind the asker."""
+    story.node("n1", gpus=8, slots=3)
+    story.runs("steady", gpus=1, cls="inference")
+    story.runs("low", gpus=1)
+    story.runs("stuck", gpus=4)
+    story.cancel("stuck")
+    story.begin("stuck")
+    story.submit("promised", gpus=1, cls="interactive")
+    story.expect("JobPlaced", job="promised", reserved=True)
+    story.turn(story.submitted("high", gpus=8, cls="build"), after=150 * SECOND)
+    story.expect("EvictionStuck", job="stuck")
+    story.expect("PreemptionRequested", job="high")
+    story.expect("ReservationDropped", job="promised")
+    assert story.job("promised").phase == "pending"
+    assert story.pool.nodes[0].held.slots == 3

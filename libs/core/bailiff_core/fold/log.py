@@ -26,6 +26,8 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
             job.preemptible = entry.preemptible if job.demand.preemptible is None else job.demand.preemptible
             job.may_preempt = entry.preemption_policy == "PreemptLowerPriority"
     pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))
+    for node in pool.nodes.values():
+        node.lease = max(node.lease, fact.policy.nodes.lease)  # an agent that is cut off goes by the older, longer one
     pool.room_grew = True
     if fact.request is not None:
         remember(pool, fact.request)

@@ -10,7 +10,7 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "node-lost"]
+EvictionCause = Literal["preemption", "cancelled", "gang-failure"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -44,7 +44,7 @@ class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started.
+    reserved: promised to gangs that have not started. lease: the longest one that its agent may go by, µs.
     """
 
     number: int
@@ -62,6 +62,7 @@ class Node:
     releasing: Room = field(default_factory=Room)
     reserved: Room = field(default_factory=Room)
     quarantined: int = 0
+    lease: int = 0
 
 
 @dataclass(slots=True)
@@ -202,8 +203,8 @@ class Pool:
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
-    gang of that shape did not. The last three are no part of the state's digest: they hold nothing between turns, or
-    are caches.
+    gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing. The
+    last four are no part of the state's digest: they hold nothing between turns, or are caches.
     """
 
     domain: str = ""
@@ -241,6 +242,7 @@ class Pool:
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
+    ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def rules(self) -> Policy:

@@ -50,5 +50,5 @@ def work_lost(job: Job, now: int, restart_cost: int, max_counted_loss: int) -> i
 
     Source: semantics §5. Without checkpoints on record the time counts from the start of the attempt.
     """
-    held = 0 if job.last_start is None else min(now - job.last_start, max_counted_loss)
+    held = 0 if job.last_start is None else min(max(0, now - job.last_start), max_counted_loss)
     return job.gpus * (held + restart_cost) // 1000

@@ -1,10 +1,14 @@
 """A cheap view of what is free on each node, on which placements and evictions can be tried and taken back."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from bailiff_core.model.pool import Job, Node, Pool, Room, Task
 
 from .need import Need
+
+if TYPE_CHECKING:
+    from .ranking import Ranking
 
 
 class NodeRoom:
@@ -44,10 +48,15 @@ class NodeRoom:
 
 
 class Rooms:
-    """Free room of all nodes that take tasks, and a log of changes to undo."""
+    """Free room of all nodes that take tasks, and a log of changes to undo.
+
+    changed: every node that changed, in order, for the `rankings` that are kept on these rooms (ranking.py).
+    """
 
     def __init__(self, nodes: Iterable[NodeRoom]) -> None:
         self.nodes = {node.number: node for node in sorted(nodes, key=lambda node: node.number)}
+        self.changed: list[NodeRoom] = []
+        self.rankings: dict[tuple[Need, bool], Ranking] = {}
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
         self._footings: dict[tuple[str, int, str], list[tuple[NodeRoom, tuple[int, int, int, int]]]] = {}
         self._suited: dict[Need, list[tuple[NodeRoom, int]]] = {}
@@ -96,6 +105,7 @@ class Rooms:
         while len(self._changes) > mark:
             node, unheld, later = self._changes.pop()
             node.unheld, node.later = unheld, later
+            self.changed.append(node)
 
     def take(self, node: NodeRoom, need: Need, devices: int, count: int = 1, *, later: bool) -> None:
         """`count` tasks stand here from now on: started, or with `later` only promised."""
@@ -165,6 +175,7 @@ class Rooms:
 
     def _note(self, node: NodeRoom) -> None:
         self._changes.append((node, node.unheld, node.later))
+        self.changed.append(node)
 
 
 def stands(task: Task) -> bool:

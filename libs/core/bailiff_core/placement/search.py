@@ -5,8 +5,9 @@ from typing import Literal
 
 from .budget import Budget
 from .need import Need
-from .packing import Chunk, ranked, take_chunk
-from .rooms import NodeRoom, Rooms, slots_for
+from .packing import Chunk, take_chunk
+from .ranking import ranking
+from .rooms import NodeRoom, Rooms
 
 NODES_PER_STEP = 16
 Entry = tuple[NodeRoom, int, int]  # node, its suited devices, tasks
@@ -51,7 +52,7 @@ def find_packing(
 def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later: bool) -> Iterator[list[Entry]]:
     """All ways to spread the level's tasks over nodes, the packed ones first, as (node, suited devices, count)."""
     need, count = wanted[level]
-    nodes = ranked(rooms, need, later=later)
+    nodes = ranking(rooms, need, later=later).best_first()
     caps = [cap for _, _, cap in nodes]
     if level == len(wanted) - 1:  # nothing comes after: one spread is as good as all
         yield [(node, suited, n) for (node, suited, _), n in zip(nodes, _packed(caps, count), strict=True) if n]
@@ -111,10 +112,7 @@ def _twins(rooms: Rooms, nodes: list[Entry], needs: list[Need], *, later: bool) 
 
 
 def _capacity(rooms: Rooms, need: Need, *, later: bool) -> int:
-    total = 0
-    for node, suited in rooms.suited(need):
-        total += slots_for(need, node.later if later else node.now(), suited)
-    return total
+    return ranking(rooms, need, later=later).places
 
 
 def _devices_interchangeable(rooms: Rooms, wanted: list[tuple[Need, int]]) -> bool:

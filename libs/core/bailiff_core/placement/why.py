@@ -1,17 +1,14 @@
 """Says in one sentence why tasks of one kind do not fit: the fast check before any packing is tried."""
 
 from .need import Need
-from .rooms import NodeRoom, Rooms, slots_for
+from .ranking import ranking
+from .rooms import NodeRoom, Rooms
 
 
 def why_not(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
     """A reason that holds whatever the packing: one kind of task lacks room by itself, or the sums do not add up."""
     for need, count in wanted.items():
-        places = 0
-        for node, suited in rooms.suited(need):
-            places += slots_for(need, node.later if later else node.now(), suited)
-            if places >= count:
-                break
+        places = ranking(rooms, need, later=later).places
         if places < count:
             return _one_need(rooms, need, count, places)
     if len(wanted) > 1:

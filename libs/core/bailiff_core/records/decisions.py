@@ -111,7 +111,7 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "node-lost"]
+    cause: Literal["cancelled", "gang-failure"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
 

@@ -63,7 +63,7 @@ class ClockAdvanced(Fact):
 
 
 class ClockStepped(Fact):
-    """The writer's clock jumped. Durations are counted without `by` (µs, negative: back)."""
+    """The writer's clock jumped. `by`: how far log time moved with it, µs; durations are counted without it."""
 
     by: Integer
 

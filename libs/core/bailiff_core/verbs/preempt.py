@@ -24,6 +24,7 @@ from .failure import about
 
 LARGEST_SELECTION = 64
 FAILURES_BEFORE_WAITING = 3
+LONGEST_TEXT = 2000  # of `would_need`; the reason may repeat what a proposal said
 
 
 def request_preemptions(pool: Pool) -> Iterator[Decision]:
@@ -81,7 +82,11 @@ def _answer(pool: Pool, job: Job, request: OpenRequest, answer: Answer | None) -
     checked = check_answer(pool, Rooms.of(pool), job, answer)
     if not isinstance(checked, Accepted):
         return PreemptionRefused(
-            request=request.seq, asker=asker, reason="stale", would_need=checked.reason, retry_at=_retry_at(pool, job)
+            request=request.seq,
+            asker=asker,
+            reason="stale",
+            would_need=checked.reason[:LONGEST_TEXT],
+            retry_at=_retry_at(pool, job),
         )
     if not checked.victims:  # allocate places it now, unless the policy or its search does not let it
         return PreemptionRefused(request=request.seq, asker=asker, reason="not-needed", retry_at=_retry_at(pool, job))

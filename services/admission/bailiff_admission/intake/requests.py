@@ -15,6 +15,7 @@ from bailiff_bus.messages import (
 from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import ENDED, Pool
 from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.records.facts import (
@@ -29,6 +30,7 @@ from bailiff_core.records.facts import (
 from bailiff_core.records.payload import Fact
 
 from .rejected import Rejected
+from .start_size import too_large_to_start
 
 OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
 
@@ -67,7 +69,7 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
     match asked.body:
         case SubmitJob() as submit:
-            return _submitted(pool, request, asked.actor, submit.demand, spec_digest)
+            return _submitted(pool, request, asked.actor, submit, spec_digest)
         case CancelJob() as cancel:
             return _cancelled(pool, request, cancel)
         case ApplyPolicy() as apply:
@@ -85,7 +87,8 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
 
 
-def _submitted(pool: Pool, request: RequestId, actor: str, demand: JobDemand, spec_digest: str) -> list[Fact] | Rejected:
+def _submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
+    demand = submit.demand
     job = demand.job
     if job in pool.jobs:
         return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
@@ -105,6 +108,9 @@ def _submitted(pool: Pool, request: RequestId, actor: str, demand: JobDemand, sp
         obstacle = could_ever_fit(pool, demand)
         if obstacle is not None:
             return Rejected("never-fits", obstacle, job)
+    too_large = too_large_to_start(pool, demand, submit.spec)
+    if too_large is not None:
+        return Rejected("too-large", too_large, job)
     return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
 
 
@@ -117,6 +123,8 @@ def unsupported(demand: JobDemand) -> str | None:
             return f"tasks.{at}.gpu_milli is {group.gpu_milli}: only whole GPUs (multiples of 1000) are supported yet"
         if group.sub_group is not None:
             return f"tasks.{at}.sub_group: sub-groups are not supported yet"
+        if group.order is not None:
+            return f"tasks.{at}.order: an order of tasks is not supported yet, leave it out"
     size = sum(group.count for group in demand.tasks)
     if demand.min_tasks is not None and demand.min_tasks != size:
         return f"min_tasks is {demand.min_tasks} of {size}: elastic gangs are not supported yet, leave min_tasks out"
@@ -141,7 +149,22 @@ def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | 
     for job in pool.jobs.values():
         if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
             return Rejected("class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks")
+    missing = unsupported_policy(apply.policy)
+    if missing is not None:
+        return Rejected("not-supported", missing)
     return [PolicyApplied(policy=apply.policy, request=request)]
+
+
+def unsupported_policy(policy: Policy) -> str | None:
+    """What a policy asks for that this release does not do, or that nobody could take back."""
+    later = [verb for verb in policy.preemption.verbs if verb in ("consolidate", "reclaim")]
+    if later:
+        return f"preemption.verbs: {later[0]} is not supported yet, leave it out"
+    if policy.preemption.scope != "pool":
+        return f"preemption.scope: {policy.preemption.scope} is not supported yet, say pool"
+    if policy.identity.accept == ("signed",) and not policy.identity.keys:
+        return "identity: only signed requests would be accepted, and no key is named: nobody could change that again"
+    return None
 
 
 def _no_such_node(pool: Pool, node: str) -> Rejected:

@@ -1,0 +1,30 @@
+"""How large the command that starts a job may become: it travels on a topic, too, and what does not fit never starts."""
+
+from bailiff_bus.envelope import MAX_INPUT_BYTES
+from bailiff_bus.messages import JobSpec
+from bailiff_core.canonical import canonical_json
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.pool import Pool
+
+REST_OF_THE_COMMAND = 2048
+ONE_TASK = 160
+ONE_DEVICE = 4
+USUAL_TASKS_PER_NODE, USUAL_DEVICE_ID = 1000, 40
+
+
+def too_large_to_start(pool: Pool, demand: JobDemand, spec: JobSpec) -> str | None:
+    """Why no node could be told to start this gang, if one node got as many of its tasks as it takes."""
+    nodes = pool.nodes.values()
+    size = sum(group.count for group in demand.tasks)
+    together = min(size, max((node.capacity.slots for node in nodes), default=USUAL_TASKS_PER_NODE))
+    longest_id = max((len(device.id) for node in nodes for device in node.devices), default=USUAL_DEVICE_ID)
+    gpus = max(group.gpu_milli for group in demand.tasks) // 1000
+    devices = min(together * gpus, max((len(node.devices) for node in nodes), default=64))
+    private = len(canonical_json(spec.to_data()))
+    command = private + together * ONE_TASK + devices * (longest_id + ONE_DEVICE) + REST_OF_THE_COMMAND
+    if command <= MAX_INPUT_BYTES:
+        return None
+    return (
+        f"the order to start {together} of its tasks on one node could have {command} bytes, {private} of them command and "
+        f"environment, and at most {MAX_INPUT_BYTES} can be sent: put large values into a file that the job reads"
+    )

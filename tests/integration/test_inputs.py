@@ -1,0 +1,416 @@
+"""Input of any shape to a running admission: it is rejected with a reason and kept as a dead letter, and work goes on."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError
+from tests.system import GIB, System, Watch
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import MAX_INPUT_BYTES, unwrap_dead_letter
+from bailiff_bus.messages import (
+    BegunEviction,
+    CancelJob,
+    EvictionStageReached,
+    GivenUpPlan,
+    JobSpec,
+    NodeHeartbeat,
+    Proposal,
+    SubmitJob,
+    TaskEnded,
+    TaskIsReleased,
+)
+from bailiff_bus.port import Headers
+from bailiff_core.engine import LOGIC
+from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.places import NodeShare
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
+from bailiff_core.records.facts import InputRejected, JobSubmitted, WriterStarted
+
+INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
+FUZZED = 400
+
+Where = tuple[str, int, int]
+
+
+def submit(job: str = "odd", *, spec: Mapping[str, Any] | None = None, **group: Any) -> dict[str, Any]:
+    """The data of a request to run a job, as JSON has it."""
+    tasks = [{"gpu_milli": 1000, "cpu_milli": 1000, "memory_bytes": GIB, **group}]
+    return {"demand": {"job": job, "tasks": tasks}, "spec": {"command": "true", **(spec or {})}}
+
+
+def binary(data: object, kind: str = SubmitJob.TYPE, **attributes: str | None) -> tuple[Headers, bytes]:
+    """A CloudEvent in binary mode as some client might write it; an attribute of None is left out."""
+    binary.count += 1
+    known: dict[str, str | None] = {
+        "specversion": "1.0", "id": f"odd-{binary.count}", "source": "/odd", "type": kind, "domain": "pool-a", **attributes
+    }  # fmt: skip
+    headers = tuple((f"ce_{name}", value.encode()) for name, value in known.items() if value is not None)
+    return headers, data if isinstance(data, bytes) else json.dumps(data).encode()
+
+
+binary.count = 0
+
+
+@dataclass(frozen=True)
+class Odd:
+    """An input without effect: what it is, how it is rejected, and what the reason must mention."""
+
+    what: str
+    sent: tuple[Headers, bytes]
+    code: str
+    mentions: tuple[str, ...]
+    topic: str = topics.REQUESTS.name
+
+
+STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
+EVENT = {"specversion": "1.0", "id": "s", "source": "/odd", "type": SubmitJob.TYPE, "domain": "pool-a"}
+
+ODD = (
+    Odd("nothing", ((), b""), "empty", ("empty",)),
+    Odd("plain words", ((), b"please run my job"), "not-a-cloudevent", ("ce_id", "content-type")),
+    Odd("not JSON", binary(b"{run: it}"), "not-json", ("line 1",)),
+    Odd("not UTF-8", binary(b'{"demand": "\xff"}'), "not-json", ("UTF-8",)),
+    Odd("a list", binary([1, 2]), "not-an-object", ("object",)),
+    Odd("a key twice", binary(b'{"demand": 1, "demand": 2}'), "not-json", ("demand", "twice")),
+    Odd("not a number", binary(b'{"demand": NaN}'), "not-json", ("NaN",)),
+    Odd("deep", binary(b'{"a":' * 500 + b"1" + b"}" * 500), "not-json", ("64",)),
+    Odd("very deep", binary(b"[" * 100_000), "not-json", ("64",)),
+    Odd("many digits", binary(b'{"demand": ' + b"9" * 5000 + b"}"), "not-json", ("digits",)),
+    Odd("half a character", binary(b'{"demand": "\\ud800"}'), "bad-field", ("surrogate",)),
+    Odd("wrong version", binary(submit(), specversion="0.3"), "wrong-specversion", ("1.0", "0.3")),
+    Odd("no id", binary(submit(), id=None), "no-id", ("id",)),
+    Odd("no source", binary(submit(), source=None), "no-source", ("source",)),
+    Odd("no type", binary(submit(), type=None), "no-type", ("type",)),
+    Odd("unknown kind", binary(submit(), kind="com.example.Order.v7"), "unknown-type", ("com.example.Order.v7",)),
+    Odd("a report", binary({}, kind=NodeHeartbeat.TYPE), "unknown-type", ("does not belong on bailiff.requests",)),
+    Odd("no domain", binary(submit(), domain=None), "no-domain", ("domain",)),
+    Odd("unknown domain", binary(submit(), domain="pool-z"), "unknown-domain", ("pool-z", "pool-a")),
+    Odd("no name of a domain", binary(submit(), domain="Pool A!"), "bad-field", ("domain",)),
+    Odd("XML", ((*binary({})[0], ("content-type", b"text/xml")), b"<job/>"), "wrong-content-type", ("text/xml",)),
+    Odd("a header of bytes", ((*binary({})[0], ("ce_actor", b"\xff\xfe")), b"{}"), "bad-field", ("ce_actor", "UTF-8")),
+    Odd("structured, not JSON", (STRUCTURED, b"no"), "not-json", ("line 1",)),
+    Odd("structured, no data", (STRUCTURED, json.dumps(EVENT).encode()), "not-an-object", ("data",)),
+    Odd("structured, base64", (STRUCTURED, json.dumps({**EVENT, "data_base64": "e30="}).encode()), "bad-field", ("data_base64",)),
+    Odd("no data", binary({}), "bad-field", ("demand",)),
+    Odd("a word for a number", binary(submit(gpu_milli="two")), "bad-field", ("gpu_milli", "two")),
+    Odd("a fraction", binary(submit(gpu_milli=1.5)), "bad-field", ("gpu_milli", "whole")),
+    Odd("negative GPUs", binary(submit(gpu_milli=-1000)), "bad-field", ("gpu_milli",)),
+    Odd("a huge number", binary(submit(memory_bytes=2**60)), "bad-field", ("memory_bytes",)),
+    Odd("no tasks", binary({"demand": {"job": "odd", "tasks": []}, "spec": {"command": "true"}}), "bad-field", ("tasks",)),
+    Odd("no tasks of a group", binary(submit(count=0)), "bad-field", ("count",)),
+    Odd("no name of a job", binary(submit("My Job")), "bad-field", ("job",)),
+    Odd("a command of nothing", binary(submit(spec={"command": []})), "bad-field", ("command",)),
+    Odd("half a GPU", binary(submit(gpu_milli=500)), "not-supported", ("500", "1000")),
+    Odd("a gang larger than the pool", binary(submit(count=3, gpu_milli=4000)), "never-fits", ("3 tasks", "4 GPUs")),
+    Odd("a task larger than a node", binary(submit(gpu_milli=9000)), "never-fits", ("9",)),
+    Odd("an unknown class", binary({**submit(), "demand": {**submit()["demand"], "priority_class": "vip"}}),
+        "unknown-class", ("vip", "train")),
+    Odd("cancels nothing", binary({"job": "nobody"}, kind=CancelJob.TYPE), "no-such-job", ("nobody",)),
+    Odd("too long", binary(submit(spec={"env": {"X": "x" * MAX_INPUT_BYTES}})), "too-large", (str(MAX_INPUT_BYTES),)),
+    Odd("a header too long", ((*binary({})[0], ("x", b"x" * 70_000)), b"{}"), "too-large", ("headers",)),
+)  # fmt: skip
+
+
+async def letters(pool: Watch) -> dict[Where, tuple[str, str, Headers, bytes]]:
+    """All dead letters, by where the input stood: code, reason, original headers and bytes."""
+    found = {}
+    for message in await pool.everything(topics.DEAD_LETTERS.name):
+        letter, headers, value = unwrap_dead_letter(message)
+        found[(letter.topic, letter.partition, letter.offset)] = (letter.code, letter.reason, headers, value)
+    return found
+
+
+async def is_alive(pool: Watch, job: str) -> None:
+    """A good job still runs to its end."""
+    await pool.submit(job, "true")
+    await pool.until_ended(job)
+
+
+async def test_each_odd_input_is_rejected_with_a_reason_and_kept(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        writers = len(pool.facts(WriterStarted))
+        sent: list[tuple[Odd, Where]] = []
+        for odd in ODD:
+            receipt = await pool.publish_raw(odd.topic, odd.sent[1], odd.sent[0])
+            assert receipt.offset is not None
+            sent.append((odd, (odd.topic, receipt.partition, receipt.offset)))
+        for odd, (topic, partition, offset) in sent:
+            rejected = await pool.record(InputRejected, topic=topic, partition=partition, offset=offset)
+            assert rejected.code == odd.code, f"{odd.what}: {rejected.reason}"
+            missing = [word for word in odd.mentions if word not in rejected.reason]
+            assert not missing, f"{odd.what}: {missing} not in {rejected.reason!r}"
+            assert len(rejected.reason) < 500, f"{odd.what}: nobody reads {rejected.reason}"
+
+        await is_alive(pool, "after-odd")
+        found = await letters(pool)
+        for odd, where in sent:
+            code, reason, headers, value = found[where]
+            assert (code, value) == (odd.code, odd.sent[1]), odd.what
+            assert reason
+            assert dict(headers).items() >= dict(odd.sent[0]).items() or odd.what == "a header too long"
+        assert len(pool.facts(WriterStarted)) == writers, "an input has stopped the writer"
+        assert "odd" not in pool.pool.jobs
+        await pool.verify()
+
+
+async def test_garbage_on_every_input_topic(system: System) -> None:
+    chance = random.Random(20)
+    async with system.watch("pool-a") as pool:
+        writers = len(pool.facts(WriterStarted))
+        sent: dict[Where, bytes] = {}
+        for topic in INPUTS:
+            for length in (1, 7, 100, 5000):
+                value = chance.randbytes(length)
+                receipt = await pool.publish_raw(topic, value, (("ce_type", chance.randbytes(length % 50)),) * (length % 2))
+                assert receipt.offset is not None
+                sent[(topic, receipt.partition, receipt.offset)] = value
+        for topic, partition, offset in sent:
+            await pool.record(InputRejected, topic=topic, partition=partition, offset=offset)
+        await is_alive(pool, "after-garbage")
+        found = await letters(pool)
+        assert {where: found[where][3] for where in sent} == sent
+        assert len(pool.facts(WriterStarted)) == writers
+        await pool.verify()
+
+
+async def test_the_same_id_again_has_no_effect_and_with_other_content_is_rejected(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        one = SubmitJob.model_validate_json(json.dumps(submit("again", gpu_milli=0)))
+        other = SubmitJob.model_validate_json(json.dumps(submit("again-other", gpu_milli=0)))
+        for body in (one, one, other, one):
+            await pool.request(body, "the-same-id")
+        rejected = await pool.record(InputRejected, id="the-same-id")
+        assert rejected.code == "id-reused"
+        assert "the-same-id" in rejected.reason
+        await pool.until_ended("again")
+        await is_alive(pool, "after-again")
+        assert len([fact for fact in pool.facts(JobSubmitted) if fact.request.id == "the-same-id"]) == 1
+        assert len(pool.facts(InputRejected, id="the-same-id")) == 1
+        assert "again-other" not in pool.pool.jobs
+
+
+async def test_a_request_as_large_as_may_be_runs_and_a_larger_one_does_not_get_in(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        # As large as can be read, and as large as a node could be told: the one is refused, the other runs.
+        empty = len(json.dumps(submit("larger", spec={"env": {"FILL": ""}})))
+        headers, value = binary(submit("larger", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty)}}), id="larger")
+        assert len(value) == MAX_INPUT_BYTES
+        await pool.publish_raw(topics.REQUESTS.name, value, headers)
+        rejected = await pool.record(InputRejected, id="larger")
+        assert rejected.code == "too-large"
+        assert str(MAX_INPUT_BYTES) in rejected.reason
+        headers, value = binary(submit("largest", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty - 3000)}}))
+        await pool.publish_raw(topics.REQUESTS.name, value, headers)
+        await pool.until("it is accepted", lambda seen: "largest" in seen.jobs)
+
+        # One megabyte: the broker itself says no, whatever the client thinks of it.
+        async with AIOKafkaProducer(
+            bootstrap_servers=system.stack.kafka.bootstrap, max_request_size=4 * 1024 * 1024, max_batch_size=4 * 1024 * 1024
+        ) as producer:
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait(topics.REQUESTS.name, b"x" * 1024 * 1024, headers=list(headers))
+        await is_alive(pool, "after-largest")
+        await pool.until("it has run", lambda seen: seen.jobs["largest"].phase in ("succeeded", "failed"))
+        assert pool.job("largest").attempt == 1
+
+
+async def test_a_job_that_no_start_command_can_hold_is_refused(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        data = submit("unstartable", spec={"env": {"FILL": "x" * 220_000}}, count=900, gpu_milli=0, cpu_milli=1)
+        data["demand"]["tasks"][0]["memory_bytes"] = 0
+        headers, value = binary(data, id="unstartable")
+        await pool.publish_raw(topics.REQUESTS.name, value, headers)
+        rejected = await pool.record(InputRejected, id="unstartable")
+        assert rejected.code == "too-large"
+        assert "900" in rejected.reason
+        await is_alive(pool, "after-unstartable")
+
+
+async def test_forged_proposals_decide_nothing(battered: System) -> None:
+    async with battered.watch("pool-a") as pool:
+        battered.kill("victim-selection")
+        writers = len(pool.facts(WriterStarted))
+        await pool.submit("forged-firm", gpus=4, kind="build")
+        await pool.submit("forged-train", gpus=4)
+        await pool.until_running("forged-firm", "forged-train")
+        before = {name: pool.job(name).attempt for name in ("forged-firm", "forged-train")}
+        here = (NodeShare(node=0, tasks="0", devices="0-3"),)
+
+        def victim(name: str, attempt: int = 1) -> tuple[VictimChoice, ...]:
+            return (VictimChoice(job=name, attempt=attempt, priority=50, gpus=4, lost_gpu_ms=0),)
+
+        forged: list[dict[str, Any]] = [
+            {"victims": victim("nobody"), "placement": here},
+            {"victims": victim("forged-firm"), "placement": here},  # may not be preempted
+            {"victims": victim("forged-train", 99), "placement": here},
+            {"victims": victim("forged-train"), "placement": ()},
+            {"victims": victim("forged-train"), "placement": (NodeShare(node=77, tasks="0", devices="0-3"),)},
+            {"victims": victim("forged-train"), "placement": (NodeShare(node=0, tasks="9-3", devices="x"),)},
+            {"victims": victim("forged-train"), "placement": (NodeShare(node=0, tasks="0", devices="60-63"),)},
+            {"victims": victim("forged-train") * 2, "placement": here},
+            {"victims": (), "placement": here},
+            {"victims": (), "placement": (NodeShare(node=0, tasks=",".join(["0-99999"] * 25_000)),)},
+        ]
+        by_job = {f"forged-{number}": answer for number, answer in enumerate(forged)}
+        for name in by_job:
+            await pool.submit(name, gpus=4, kind="inference")
+        refused: set[str] = set()
+        while refused < set(by_job):
+            await pool.until("a selection is out", lambda seen: seen.selection is not None)
+            selection = pool.pool.selection
+            assert selection is not None
+            requests = list(selection.requests)
+            answers = tuple(Answer(request=each.seq, job=each.job, **by_job[each.job]) for each in requests)
+            proposal = Proposal(number=selection.number, computed_at=pool.pool.seq, logic=LOGIC, answers=answers)
+            await pool.publish(topics.PROPOSALS.name, proposal)
+            for each in requests:
+                await pool.record(PreemptionRefused, request=each.seq)
+            refused |= {each.job for each in requests}
+        assert not [fact for fact in pool.facts(PreemptionDecided) if fact.asker.job in by_job]
+        assert {name: pool.job(name).attempt for name in before} == before
+        assert len(pool.facts(WriterStarted)) == writers
+
+        battered.start_service("victim-selection")
+        await pool.until("one of them runs", lambda _: any(pool.running(name) for name in by_job))
+        assert pool.running("forged-firm")
+        await pool.verify()
+
+
+# --- a few hundred made by chance, with a seed
+
+
+async def test_hundreds_of_inputs_made_by_chance(system: System) -> None:
+    chance = random.Random(4711)
+    async with system.watch("pool-a") as pool:
+        node = next(iter(pool.pool.nodes.values()))
+        valid = seeds(node.name, node.incarnation)
+        writers = len(pool.facts(WriterStarted))
+        sent: dict[Where, bytes] = {}
+        for number in range(FUZZED):
+            topic, kind, data = chance.choice(valid)
+            headers, value = mutated(chance, kind, data, number)
+            receipt = await pool.publish_raw(topic, value, headers)
+            assert receipt.offset is not None
+            sent[(topic, receipt.partition, receipt.offset)] = value
+        await is_alive(pool, "after-chance")
+        await pool.until(
+            "all were read",
+            lambda seen: all(seen.inputs.get(f"{topic}/{partition}", 0) > offset for topic, partition, offset in sent),
+        )
+        rejected = {(fact.topic, fact.partition, fact.offset): fact for fact in pool.facts(InputRejected)}
+        wrong = [rejected[where] for where in sent if where in rejected]
+        assert len(wrong) > FUZZED // 3, "most of them should be wrong"
+        assert {fact.code for fact in wrong} >= {"bad-field", "not-json", "unknown-type"}
+        assert "internal-error" not in {fact.code for fact in wrong}, [fact for fact in wrong if fact.code == "internal-error"]
+        assert all(fact.reason for fact in wrong)
+        found = await letters(pool)
+        for where, value in sent.items():
+            if where in rejected:
+                assert found[where][3] == value
+        assert len(pool.facts(WriterStarted)) == writers, "an input has stopped the writer"
+        assert pool.pool.nodes[node.number].incarnation == node.incarnation
+        await pool.verify()
+
+
+def seeds(node: str, incarnation: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Valid messages to begin from, by topic. None is about anything that is there."""
+    at: dict[str, Any] = {"node": node, "incarnation": incarnation, "number": 0, "job": "chance", "attempt": 1, "task": 0}
+    demand = JobDemand(job="chance", tasks=(TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB),), labels={"a": "b"})
+    submitted = SubmitJob(demand=demand, spec=JobSpec(command=("true",), env={"A": "b"}))
+    choice = VictimChoice(job="chance", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
+    answer = Answer(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    proposal = Proposal(number=1_000_000, computed_at=5, logic=LOGIC, answers=(answer,))
+    bodies = (
+        (topics.REQUESTS.name, submitted),
+        (topics.REQUESTS.name, CancelJob(job="chance", reason="no")),
+        (topics.PROPOSALS.name, proposal),
+        (topics.EVICTION_PROGRESS.name, BegunEviction(job="chance", attempt=1, decided=3)),
+        (topics.EVICTION_PROGRESS.name, GivenUpPlan(plan=3, reason="no")),
+        (topics.NODE_REPORTS.name, TaskEnded(**at, exit_code=0)),
+        (topics.NODE_REPORTS.name, TaskIsReleased(**at)),
+        (topics.NODE_REPORTS.name, EvictionStageReached(**at, stage="noticed")),
+    )
+    return [(topic, body.TYPE, body.to_data()) for topic, body in bodies]
+
+
+ODD_VALUES: tuple[object, ...] = (
+    None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1",
+    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "chance", [], [[]], {}, {"": {}},
+    [None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN",
+)  # fmt: skip
+
+
+def mutated(chance: random.Random, kind: str, data: dict[str, Any], number: int) -> tuple[Headers, bytes]:
+    """A message with one to three things wrong, or none: in its data, its attributes, or its bytes."""
+    tree = json.loads(json.dumps(data))
+    attributes: dict[str, object] = {
+        "specversion": "1.0", "id": f"chance-{number}", "source": f"/chance/{number % 7}", "type": kind, "domain": "pool-a"
+    }  # fmt: skip
+    bytes_after: list[Callable[[bytes], bytes]] = []
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        match chance.randrange(10):
+            case 0 | 1 | 2 | 3:
+                spoil(chance, tree)
+            case 4 | 5:
+                spoil(chance, attributes)
+            case 6:
+                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = chance.choice(ODD_VALUES)
+            case 7:
+                cut = chance.randrange(200)
+                bytes_after.append(lambda value, cut=cut: value[:cut])
+            case 8:
+                at, bit = chance.randrange(10_000), 1 << chance.randrange(8)
+                bytes_after.append(lambda value, at=at, bit=bit: flipped(value, at, bit))
+            case 9:
+                bytes_after.append(lambda value: value + value)
+    if chance.random() < 0.2:
+        value = json.dumps({**attributes, "data": tree}).encode()
+        headers: Headers = STRUCTURED
+    else:
+        value = json.dumps(tree).encode()
+        headers = tuple((f"ce_{name}", text(item)) for name, item in attributes.items())
+    for change in bytes_after:
+        value = change(value)
+    return headers, value
+
+
+def spoil(chance: random.Random, tree: dict[str, Any]) -> None:
+    """Change, drop or add one thing somewhere in it. Fences are left out: a forged one is a truncated log."""
+    place: Any = tree
+    while True:
+        names = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not names:
+            return
+        name = chance.choice(names)
+        if isinstance(place[name], dict | list) and place[name] and chance.random() < 0.7:
+            place = place[name]
+            continue
+        match chance.randrange(4):
+            case 0:
+                del place[name]
+            case 1 if isinstance(place, dict):
+                place[f"more{chance.randrange(5)}"] = chance.choice(ODD_VALUES)
+            case _:
+                place[name] = chance.choice(ODD_VALUES)
+        return
+
+
+def text(value: object) -> bytes:
+    """A header's bytes."""
+    written = value if isinstance(value, str) else json.dumps(value)
+    return written.encode(errors="surrogatepass")
+
+
+def flipped(value: bytes, at: int, bit: int) -> bytes:
+    """One bit changed."""
+    if not value:
+        return value
+    at %= len(value)
+    return value[:at] + bytes([value[at] ^ bit]) + value[at + 1 :]

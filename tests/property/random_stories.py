@@ -1,0 +1,253 @@
+"""Histories made of random steps. A step is three small numbers, so that Hypothesis can leave steps out and shrink them.
+
+Facts are made as admission would make them: from the state as it is, one after the other, several to a turn.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from hypothesis import strategies as st
+from tests.core_invariants import check_pool, victims_may_go
+from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.pool import ENDED, Job, Pool, Task
+from bailiff_core.records import facts
+from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.turn import wake_at
+from bailiff_core.victims.batch import select_batch
+
+Step = tuple[int, int, int]
+CODES = (0, 0, 1, 85, 85, 143, 137, -9)
+CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
+PAUSES = (0, 0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND, 3 * MINUTE, HOUR, 8 * DAY)
+FORGETFUL = policy(
+    retention={"ended_jobs": "1m", "request_ids": "1m"}, preemption={"reservation_expiry": "20s"}, eviction={"stuck_after": "5s"}
+)
+TURNED_UP = policy(
+    priority_classes=[
+        entry.model_dump() | ({"value": 76, "preemptible": False} if entry.name == "train" else {})
+        for entry in DEFAULT_POLICY.priority_classes
+    ]
+)
+POLICIES: tuple[Policy, ...] = (DEFAULT_POLICY, FORGETFUL, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
+
+
+def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
+    """Turns of one to three steps each."""
+    step = st.tuples(st.integers(0, 59), st.integers(0, 11), st.integers(0, 23))
+    return st.lists(st.lists(step, min_size=1, max_size=3), min_size=1, max_size=most)
+
+
+class Chance:
+    """Tells a story step by step. check: called with the story after every turn."""
+
+    def __init__(self, check: Callable[[Story], None] | None = None) -> None:
+        self.story = Story()
+        self.check = check
+        self.past: dict[int, bytes] = {}  # states since the open selection was asked
+        self.jobs = 0
+        self.lives: dict[str, int] = {}
+        self.story.turn(lambda: self._join(0, 1), lambda: self._join(1, 1))
+
+    @property
+    def pool(self) -> Pool:
+        """The state as it is."""
+        return self.story.pool
+
+    def tell(self, turns: Iterable[Sequence[Step]]) -> Story:
+        """All of it."""
+        for turn in turns:
+            self.turn(turn)
+        return self.story
+
+    def turn(self, turn: Sequence[Step]) -> list[Decision]:
+        """One turn; the first step may also cut it short, or restart the writer, or let time pass."""
+        what, a, b = turn[0]
+        after = PAUSES[a % len(PAUSES)] if what % 5 == 0 else 0
+        wake = wake_at(self.pool)
+        if what % 7 == 0 and wake is not None:
+            after = max(0, wake - self.story.time)
+        cut = b % 6 + 1 if what in (58, 59) else None
+        try:
+            if what == 57:
+                self.story.restart()
+            else:
+                given = [self._late(step) for step in turn]
+                if after:
+                    given.append(lambda: [facts.ClockAdvanced()])
+                self.story.turn(*given, after=after, cut=cut)
+        except Cut:
+            self.story.restart()
+        self._look()
+        return self.story.said
+
+    def _look(self) -> None:
+        victims_may_go(self.pool, self.story.said)
+        if self.pool.selection is None:
+            self.past.clear()
+        else:
+            self.past[self.pool.seq] = to_snapshot(self.pool)
+        if self.check is not None:
+            self.check(self.story)
+
+    def _late(self, step: Step) -> Callable[[], Iterable[Fact]]:
+        return lambda: self._facts(*step)
+
+    def _facts(self, what: int, a: int, b: int) -> Iterable[Fact]:
+        if what < 12:
+            return [self._submit(a, b)]
+        if what < 28:
+            return self._task(a, b)
+        if what < 34:
+            return self._whole_job(a, b)
+        if what < 41:
+            return self._answer(a, b)
+        if what < 46:
+            return self._progress(a, b)
+        if what < 49:
+            return self._cancel(a)
+        if what < 51:
+            return self._join(a % 3, b)
+        if what < 54:
+            return self._silence(a, b)
+        return list(self._rare(a, b))
+
+    # --- single steps
+
+    def _submit(self, a: int, b: int) -> Fact:
+        self.jobs += 1
+        shape = (
+            [TaskGroup(gpu_milli=1000)], [TaskGroup(gpu_milli=4000)], [TaskGroup(gpu_milli=8000)],
+            [TaskGroup(count=2, gpu_milli=2000)], [TaskGroup(count=2, gpu_milli=8000)], [TaskGroup(count=3, gpu_milli=1000)],
+            [TaskGroup(cpu_milli=3000)], [TaskGroup(gpu_milli=3000, cpu_milli=2000)],
+            [TaskGroup(gpu_milli=4000), TaskGroup(count=2, cpu_milli=2000)],
+        )[b % 9]  # fmt: skip
+        return self.story.submitted(
+            f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,
+            on_eviction="end" if b == 23 else "requeue", labels={"b": "1", "a": "2"} if b % 2 else {},
+        )  # fmt: skip
+
+    def _standing(self) -> list[tuple[Job, Task]]:
+        return [(job, task) for job in self.pool.active_jobs() for task in job.tasks if task.state in _REPORTED]
+
+    def _task(self, a: int, b: int) -> Iterable[Fact]:
+        found = self._standing()
+        return self._report(*found[(a * 24 + b) % len(found)], b) if found else []
+
+    def _report(self, job: Job, task: Task, b: int) -> list[Fact]:
+        at = self.story.at(job.id, task.index)
+        sparing = job.eviction is not None and job.eviction.spare_seq is not None
+        if sparing and b % 3 != 2 and task.state in ("starting", "running"):
+            return [facts.TaskSpared(**at)] if b % 3 == 0 or task.spared else [facts.SpareRefused(**at)]
+        if task.state == "starting":
+            return [facts.TaskStartRefused(**at, reason="no")] if b == 5 else [facts.TaskStarted(**at)]
+        if task.state == "exited":
+            return [facts.TaskReleased(**at)]
+        if job.eviction is not None and not task.term_sent and b % 2:
+            return [facts.EvictionStaged(**at, stage="term_sent")]
+        return [facts.TaskExited(**at, exit_code=CODES[b % len(CODES)])]
+
+    def _whole_job(self, a: int, b: int) -> Iterable[Fact]:
+        jobs = [job for job in self.pool.active_jobs() if job.phase != "reserved"]
+        if not jobs:
+            return []
+        job = jobs[a % len(jobs)]
+        # Every third time the report of one task only: of the others nobody hears anything for now.
+        found = [self._report(job, task, b) for task in job.tasks if task.state in _REPORTED]
+        return [fact for entry in found[: 1 if b % 3 == 0 else None] for fact in entry if _fits(job, fact)]
+
+    def _answer(self, a: int, b: int) -> Iterable[Fact]:
+        selection = self.pool.selection
+        if selection is None or not self.past or self.pool.answers is not None:
+            return []
+        at = sorted(self.past)[a % len(self.past)]
+        state = from_snapshot(self.past[at])
+        if state.selection is None or state.selection.number != selection.number:
+            return []
+        answers = select_batch(state, state.selection.requests, (20_000, 20_000, 200, 5)[b % 4])
+        if b == 1:
+            answers = answers[: a % (len(answers) + 1)]
+        if b == 2:
+            others = answers[1:] + answers[:1]
+            answers = [one.model_copy(update={"victims": two.victims}) for one, two in zip(answers, others, strict=True)]
+        if b == 3:
+            answers = [one.model_copy(update={"placement": one.placement[:1]}) for one in answers]
+        return [facts.ProposalReceived(number=selection.number, computed_at=at, logic=LOGIC, answers=tuple(answers))]
+
+    def _progress(self, a: int, b: int) -> Iterable[Fact]:
+        leaving = [self.pool.jobs[name] for name in self.pool.leaving]
+        waiting = [job for job in leaving if job.eviction is not None and job.eviction.begun_seq is None]
+        if not waiting:
+            return []
+        job = waiting[a % len(waiting)]
+        assert job.eviction is not None
+        plan = self.pool.plans.get(job.eviction.plan) if job.eviction.plan is not None else None
+        begun = plan is not None and any(_begun(self.pool, name) for name in plan.victims)
+        if b % 4 == 0 and plan is not None and not begun and plan.given_up is None:
+            return [facts.PlanGivenUp(plan=plan.seq, reason="room")]
+        return [facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=job.eviction.decided_seq)]
+
+    def _cancel(self, a: int) -> Iterable[Fact]:
+        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED]
+        return [facts.JobCancelled(request=self.story.request(), job=jobs[a % len(jobs)].id)] if jobs else []
+
+    def _join(self, number: int, b: int) -> Iterable[Fact]:
+        name = f"n{number}"
+        self.lives[name] = self.lives.get(name, 0) + 1
+        sick = [b % 8] if b % 5 == 0 else []
+        joined = self.story.joined(name, gpus=8, cpu=8, slots=6, sick=sick, boot=self.lives[name])
+        yield joined
+        if b % 2 == 0:  # a machine that started anew holds nothing
+            for job, task in self._standing():
+                if task.node == joined.number:
+                    yield facts.TaskVanished(**self.story.at(job.id, task.index))
+
+    def _silence(self, a: int, b: int) -> Iterable[Fact]:
+        node = self.pool.nodes[a % len(self.pool.nodes)]
+        if node.state == "ready":
+            return [facts.NodeUnreachable(node=node.name, last_heard=self.pool.now)]
+        if node.state == "lost":
+            return self._join(node.number, b)
+        return [facts.NodeReachable(node=node.name) if b % 2 else facts.NodeLost(node=node.name, last_heard=self.pool.now)]
+
+    def _rare(self, a: int, b: int) -> Iterator[Fact]:
+        match a % 6:
+            case 0:
+                rules = POLICIES[b % len(POLICIES)]
+                yield facts.PolicyApplied(policy=rules, request=self.story.request())
+            case 1:
+                yield facts.ClockStepped(by=HOUR)
+            case 2:
+                yield facts.ReportsStale(nodes=tuple(node.name for node in self.pool.nodes.values() if node.state != "lost"))
+            case 3:
+                yield facts.NodeReturned(request=self.story.request())
+            case 4:
+                if not self.pool.turn_open:
+                    yield facts.StateDigest(schema_version=1, digest=state_digest(self.pool))
+                else:
+                    yield facts.InputsAdvanced()
+            case 5:
+                yield facts.InputRejected(
+                    topic="bailiff.requests", partition=0, offset=b, digest=digest("x"), code="not-json", reason="no"
+                )
+
+
+_REPORTED = ("starting", "running", "exited")
+
+
+def _fits(job: Job, fact: Fact) -> bool:
+    """Whether the fact still makes sense after the ones before it: a spare that was refused is answered once."""
+    return not isinstance(fact, facts.SpareRefused) or fact.task == 0 or job.tasks[0].state not in ("starting", "running")
+
+
+def _begun(pool: Pool, name: str) -> bool:
+    job = pool.jobs.get(name)
+    return job is not None and job.eviction is not None and job.eviction.begun_seq is not None
+
+
+def checked(story: Story) -> None:
+    """All invariants of the state."""
+    check_pool(story.pool)

@@ -1,0 +1,78 @@
+"""Whatever happens in whatever order: the invariants hold after every turn, and everything comes to rest."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.core_invariants import check_pool
+from tests.log_builder import Story, folded
+from tests.property.random_stories import Chance, Step, checked, steps
+
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+DEEP = settings(QUICK, max_examples=3000)
+
+
+def tells(turns: list[list[Step]]) -> None:
+    """One history, checked after every turn, replayed at the end."""
+    Chance(checked).tell(turns).holds()
+
+
+@given(steps(40))
+@QUICK
+def test_any_history_keeps_the_invariants(turns):
+    tells(turns)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@given(steps(120))
+@DEEP
+def test_any_longer_history_keeps_the_invariants(turns):
+    tells(turns)
+
+
+def cut_everywhere(turns: list[list[Step]]) -> None:
+    """The last turn with decisions, cut at every point: the next writer brings it to rest, and the log replays."""
+    story = Chance().tell(turns)
+    ends = [at + 1 for at, record in enumerate(story.records) if record.turn_end]
+    whole = [(begin, end) for begin, end in pairwise(ends) if _decides(story, begin, end)]
+    if not whole:
+        return
+    begin, end = whole[-1]
+    facts = sum(record.data.KIND == "fact" for record in story.records[begin:end])
+    uncut = story.resumed(end)
+    for cut in range(begin + 1, end):
+        again = story.resumed(cut)
+        assert again.pool.turn_open
+        again.restart()
+        check_pool(again.pool)
+        again.holds()
+        if cut - begin >= facts:  # nothing but decisions is missing: they are made up for
+            assert again.phases() == uncut.phases()
+
+
+def _decides(story: Story, begin: int, end: int) -> bool:
+    records = story.records[begin:end]
+    return end - begin > 1 and records[-1].data.KIND == "decision" and records[0].data.NAME != "WriterStarted"
+
+
+@given(steps(25))
+@QUICK
+def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(turns):
+    cut_everywhere(turns)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@given(steps(80))
+@DEEP
+def test_a_turn_of_a_longer_history_cut_at_any_point(turns):
+    cut_everywhere(turns)
+
+
+@given(steps(30))
+@settings(QUICK, max_examples=15)
+def test_what_is_folded_from_bytes_is_what_was_decided_on(turns):
+    story = Chance().tell(turns)
+    assert folded(story.wires).jobs == story.pool.jobs
+    assert folded(story.wires).nodes == story.pool.nodes
