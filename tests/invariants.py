@@ -14,8 +14,8 @@ from bailiff_core.lifecycle.outcome import verdict
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import ENDED, Pool, Room
 from bailiff_core.model.room import add
-from bailiff_core.placement.gang import NoFit, place_gang
 from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import NoFit, place_gang
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
@@ -186,16 +186,12 @@ TURN_RULES = (promises_can_come_true, no_half_gang_stays, whoever_waits_was_told
 
 
 def nothing_is_owed(pool: Pool) -> Complaints:
-    """Nobody starts, leaves or waits for a reservation; every job has ended, or waits because it does not fit."""
+    """§8.5: nobody starts, leaves or waits for a promise; every job has ended, or waits because it does not fit."""
     for job in pool.jobs.values():
         if job.phase == "pending":
-            if job.held_because is not None:
-                continue
-            place = place_gang(Rooms.of(pool), job, Budget(100_000))
-            if not isinstance(place, NoFit):
+            fits = not isinstance(place_gang(Rooms.of(pool), job, Budget(100_000)), NoFit)
+            if fits and job.held_because is None:
                 yield f"{job.id} waits, although there is room"
-            elif pool.jobs[job.id].priority and any(not node.held == Room() for node in pool.nodes.values()):
-                yield f"{job.id} still waits for somebody to end"
         elif job.phase not in ENDED:
             yield f"{job.id} is still {job.phase}: {[task.state for task in job.tasks]}, eviction {job.eviction}"
     if pool.plans:
@@ -207,13 +203,12 @@ def nothing_is_owed(pool: Pool) -> Complaints:
 
 @dataclass
 class History:
-    """What earlier records said, to judge later ones by. `before` is called with the state before the record."""
+    """What earlier records said, to judge later ones by. Call `before` and `after` around the fold of each record."""
 
-    decided: dict[int, tuple[str, int]] = field(default_factory=dict)  # (job, attempt) of evictions, by seq for each job
-    named: set[tuple[int, str, int]] = field(default_factory=set)
-    causes: dict[str, int] = field(default_factory=dict)
-    displaced: dict[tuple[str, int], int] = field(default_factory=dict)
-    asked: dict[int, str] = field(default_factory=dict)
+    named: set[tuple[int, str, int]] = field(default_factory=set)  # (seq of the decision, job, attempt) of evictions
+    displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) on its way out, by which record
+    asked: dict[int, str] = field(default_factory=dict)  # who asked for room, by the request's seq
+    causes: dict[str, int] = field(default_factory=dict)  # the turn in which a message had its effect
 
     def before(self, pool: Pool, record: Record) -> Complaints:
         """Complaints about the record, on the state that it is about to be folded into."""
@@ -259,7 +254,7 @@ class History:
         for choice in decision.victims:
             victim = pool.jobs[choice.job]
             if victim.priority >= asker.priority or not victim.preemptible or victim.id == asker.id:
-                yield f"{victim.id} ({victim.priority}, preemptible {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
+                yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):
                 yield f"{victim.id}, attempt {victim.attempt}, is {victim.phase} and is chosen as attempt {choice.attempt}"
             if not choice.reserved:

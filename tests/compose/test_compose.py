@@ -20,12 +20,12 @@ from bailiff_bus.topics import AUDIT
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack import free_ports
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ("apache/kafka:4.3.0", "python:3.12-slim-bookworm")
 DOMAIN = "pool-a"
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 THREE_BROKERS = ("docker-compose.yml", "deploy/compose/three-brokers.yml")
 
 
@@ -42,7 +42,7 @@ class Compose:
         """The image that it builds."""
         return f"{self.project}:test"
 
-    def __call__(self, *arguments: str, timeout: float = 600, check: bool = True) -> str:
+    def __call__(self, *arguments: str, timeout: float = 900, check: bool = True) -> str:
         """`docker compose` with these arguments; what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
         names = ("BAILIFF_KAFKA_PORT", "BAILIFF_KAFKA_PORT_2", "BAILIFF_KAFKA_PORT_3")
@@ -148,7 +148,7 @@ async def proved(port: int) -> walk.Verification:
 async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compose: Callable[..., Compose]) -> None:
     project = compose()
     port = project.ports[0]
-    project("up", "-d", "--build", "--wait", "--wait-timeout", "300")
+    project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
 
     async with watching(port) as watched:
         await watched.submit("first", 1)
@@ -164,7 +164,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
         await watched.submit("across-broker", 15)
         await watched.until("across-broker", "running")
     await asyncio.to_thread(project, "restart", "kafka")
-    await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "120")
+    await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "600")
     async with watching(port) as watched:
         await watched.until("across-broker", "succeeded")
         await watched.submit("last", 1, gpus=8)
@@ -181,14 +181,14 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
 async def test_the_log_outlives_down_and_up(compose: Callable[..., Compose]) -> None:
     project = compose()
     port = project.ports[0]
-    project("up", "-d", "--build", "--wait", "--wait-timeout", "300")
+    project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
     async with watching(port) as watched:
         await watched.submit("before", 1)
         await watched.until("before", "succeeded")
         await watched.submit("cut-short", 600)
         await watched.until("cut-short", "running")
     project("down")  # the job ends with its container
-    project("up", "-d", "--wait", "--wait-timeout", "300")
+    project("up", "-d", "--wait", "--wait-timeout", "600")
     async with watching(port) as watched:
         await watched.until("before", "succeeded")
         await watched.until("cut-short", "running", attempt=2)
@@ -198,7 +198,7 @@ async def test_the_log_outlives_down_and_up(compose: Callable[..., Compose]) -> 
 async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) -> None:
     project = compose(*THREE_BROKERS)
     port = project.ports[0]
-    project("up", "-d", "--build", "--wait", "--wait-timeout", "300")
+    project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
     async with watching(port) as watched:
         settings = await watched.client.bus.topic_settings(AUDIT.name)
         assert (settings["brokers"], settings["replication"], settings["min.insync.replicas"]) == ("3", "3", "2")

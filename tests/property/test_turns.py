@@ -8,7 +8,7 @@ from tests.core_invariants import check_pool
 from tests.log_builder import Story, folded
 from tests.property.random_stories import Chance, Step, checked, steps
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 DEEP = settings(QUICK, max_examples=3000)
 
 
@@ -71,7 +71,7 @@ def test_a_turn_of_a_longer_history_cut_at_any_point(turns):
 
 
 @given(steps(30))
-@settings(QUICK, max_examples=30)
+@settings(QUICK, max_examples=15)
 def test_what_is_folded_from_bytes_is_what_was_decided_on(turns):
     story = Chance().tell(turns)
     assert folded(story.wires).jobs == story.pool.jobs

@@ -31,7 +31,6 @@ class Weather:
     """How sends and deliveries fare. `bad` in thousandths of sends; `cut` names clients that reach nobody now."""
 
     random: Random
-    now: "object"
     bad: int
     slow: int
     cut: set[str] = field(default_factory=set)

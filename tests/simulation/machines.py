@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
+from tests.invariants import Living
+
 from bailiff_node_agent.agent import ISOLATED
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.disk import MemoryStorage
 from bailiff_node_agent.runtime import Exit, Launch, Running, SimulatedMachine, TaskKey
 from bailiff_node_agent.settings import NodeDeclaration
-from tests.invariants import Living
 
 
 class Judge(Protocol):

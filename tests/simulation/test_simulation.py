@@ -45,9 +45,7 @@ def test_a_seed_is_its_run(seed: int) -> None:
 
 def _elsewhere(seed: int) -> str:
     """The digest of the same run in another process, with other hashes."""
-    program = (
-        f"import hashlib; from tests.simulation.world import run; print(hashlib.sha256(run({seed}).bytes()).hexdigest())"
-    )
+    program = f"import hashlib; from tests.simulation.world import run; print(hashlib.sha256(run({seed}).bytes()).hexdigest())"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     return found.stdout.strip()

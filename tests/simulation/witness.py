@@ -7,12 +7,6 @@ story: one line for each record, fault, start and end.
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from bailiff_bus import topics
-from bailiff_bus.port import Message
-from bailiff_core.fold import apply
-from bailiff_core.model.pool import Pool
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
-from bailiff_core.records.facts import DecisionFailed, InputRejected
 from tests.invariants import (
     STATE_RULES,
     TURN_RULES,
@@ -24,6 +18,13 @@ from tests.invariants import (
     no_device_runs_two,
     no_job_runs_twice,
 )
+
+from bailiff_bus import topics
+from bailiff_bus.port import Message
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
+from bailiff_core.records.facts import DecisionFailed, InputRejected
 
 Line = tuple[float, str]
 
@@ -83,7 +84,9 @@ class Witness:
         _raise(no_device_runs_two(living), record)
         _raise(no_job_runs_twice(living), record)
         _raise(free_devices_are_free(self.pool, living), record)
-        if isinstance(record.data, DecisionFailed) or (isinstance(record.data, InputRejected) and record.data.code == "internal-error"):
+        if isinstance(record.data, DecisionFailed) or (
+            isinstance(record.data, InputRejected) and record.data.code == "internal-error"
+        ):
             raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {record.data}")
         if not self.pool.turn_open:
             check(TURN_RULES, self.pool)

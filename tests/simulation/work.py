@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from bailiff_bus import topics
@@ -22,6 +22,7 @@ from bailiff_node_agent.settings import NodeDeclaration
 
 GIB = 1 << 30
 SECOND = 1_000_000
+START = 1_800_000_000_000_000  # µs UTC: when every run begins
 MOST_JOBS = 24
 
 
@@ -32,13 +33,6 @@ class Post:
     at: float
     headers: Headers
     value: bytes
-
-
-@dataclass
-class Wishes:
-    """Everything that will be asked in one run."""
-
-    posts: list[Post] = field(default_factory=list)
 
 
 def some_nodes(random: Random, domain: str) -> list[NodeDeclaration]:
@@ -157,11 +151,11 @@ def _posted(random: Random, domain: str, at: float, request: str, body: RequestB
 
 
 def _post(domain: str, at: float, request: str, body: RequestBody) -> Post:
-    return Post(at, *wrap(body, source="/people", id=request, domain=domain, time_us=0 or 1_800_000_000_000_000))
+    return Post(at, *wrap(body, source="/people", id=request, domain=domain, time_us=START))
 
 
 def _nonsense(random: Random, domain: str, at: float) -> Post:
-    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", domain=domain, time_us=1_800_000_000_000_000)
+    headers, value = wrap(CancelJob(job="some"), source="/people", id=f"nonsense-{at}", domain=domain, time_us=START)
     match random.randrange(7):
         case 0:
             return Post(at, (), random.randbytes(20))

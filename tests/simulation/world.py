@@ -1,15 +1,15 @@
 """One run: a pool, its services on the bus in memory, what people want, and what goes wrong. All of it from one seed.
 
-    cluster, machines          outlive everything
-    processes                  one for each replica of a service and one for each node agent; killed and started again
-    witness                    sees every record and every start and stop of a task, and checks after each
+cluster, machines          outlive everything
+processes                  one for each replica of a service and one for each node agent; killed and started again
+witness                    sees every record and every start and stop of a task, and checks after each
 """
 
 import asyncio
-import contextvars
 import json
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 import structlog
+from tests.invariants import Living, chain_of, folds_agree, nothing_is_owed, replay_is_identical
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -32,7 +33,7 @@ from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.runtime import Service
 from bailiff_bus.settings import ServiceSettings
 from bailiff_core.fold.log import request_key
-from bailiff_core.model.pool import ENDED, Pool
+from bailiff_core.model.pool import Pool
 from bailiff_core.records.facts import InputRejected
 from bailiff_eviction_executor.executor import Executor
 from bailiff_node_agent.agent import Machine
@@ -41,16 +42,14 @@ from bailiff_node_agent.runtime import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
 from bailiff_victim_selection.selector import answer_selection, select_for_ever
-from tests.invariants import Living, chain_of, folds_agree, nothing_is_owed, replay_is_identical
 
 from .faults import Event, Weather, schedule
 from .machines import WatchedMachine
 from .processes import Process, VirtualLoop
 from .witness import Witness
-from .work import clean_up, client, some_nodes, some_policy, some_wishes
+from .work import START, clean_up, client, some_nodes, some_policy, some_wishes
 
 DOMAIN = "pool-a"
-START = 1_800_000_000_000_000  # µs UTC
 LENGTH = 45.0  # so long people ask and things go wrong
 PATIENCE = 300.0  # and so long everything may take to come to rest
 SETTLED_FOR = 2.0
@@ -76,7 +75,9 @@ class Outcome:
         lines = [f"{at:9.3f} {line}" for at, line in self.witness.lines]
         shown = lines if last is None else lines[-last:]
         faults = [f"  {event}" for event in self.events] or ["  none"]
-        return "\n".join([f"seed {self.seed}: {self.violation or 'all is well'}", self.about, "faults:", *faults, "story:", *shown])
+        return "\n".join(
+            [f"seed {self.seed}: {self.violation or 'all is well'}", self.about, "faults:", *faults, "story:", *shown]
+        )
 
 
 class WatchedCluster(MemoryCluster):
@@ -164,7 +165,7 @@ class World:
         lease = self.policy.nodes.lease / 1_000_000
         self.events = schedule(random, self.replicas, [node.name for node in self.nodes], LENGTH, lease)
         bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
-        self.weather = Weather(Random(f"weather/{seed}"), loop.time, bad, slow)
+        self.weather = Weather(Random(f"weather/{seed}"), bad, slow)
         self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
         self.cluster.witness = self.witness
         for topic in topics.TOPICS.values():
@@ -224,10 +225,8 @@ class World:
             except BusUnavailable as error:
                 self.witness.tell(f"{process.name}: {error}; trying again")
             except Exception as error:  # noqa: BLE001 - the service has died, whatever of
-                raise_site = error.__traceback__
-                while raise_site is not None and raise_site.tb_next is not None:
-                    raise_site = raise_site.tb_next
-                where = f"{raise_site.tb_frame.f_code.co_filename}:{raise_site.tb_lineno}" if raise_site else "?"
+                *_, last = traceback.extract_tb(error.__traceback__)
+                where = f"{last.filename}:{last.lineno}"
                 self.witness.complain(f"{process.name} died of {type(error).__name__}: {error} ({where})")
                 return
             await asyncio.sleep(0.5)

@@ -52,6 +52,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
         node.quarantined = known.quarantined
     pool.nodes[fact.number] = node
     pool.node_numbers[fact.node] = fact.number
+    pool.ever_fits.clear()
     _speaks(pool, fact.node)
 
 
@@ -73,12 +74,14 @@ def node_returned(pool: Pool, fact: facts.NodeReturned) -> None:
 def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
     """Nothing new is placed there; what runs is believed to run."""
     pool.nodes[pool.node_numbers[fact.node]].state = "unreachable"
+    pool.ever_fits.clear()
 
 
 @folds(facts.NodeReachable)
 def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
     """It takes work again."""
     pool.nodes[pool.node_numbers[fact.node]].state = "ready"
+    pool.ever_fits.clear()
     _speaks(pool, fact.node)
 
 
@@ -94,6 +97,7 @@ def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
     """Its lease is over: whatever ran there has ended."""
     number = pool.node_numbers[fact.node]
     pool.nodes[number].state = "lost"
+    pool.ever_fits.clear()
     for job in pool.active_jobs():
         for task in job.tasks:
             if task.node == number and task.state not in ("reserved", "released"):
@@ -106,3 +110,4 @@ def reports_stale(pool: Pool, fact: facts.ReportsStale) -> None:
     pool.reports_stale = list(fact.nodes)
     for name in fact.nodes:
         pool.nodes[pool.node_numbers[name]].state = "unreachable"
+    pool.ever_fits.clear()

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
-_CACHES = {"touched", "room_grew", "unplaceable"}
+_CACHES = {"touched", "room_grew", "unplaceable", "ever_fits"}
 
 
 def to_snapshot(pool: Pool) -> bytes:

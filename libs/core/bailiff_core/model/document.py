@@ -1,9 +1,10 @@
 """What every document that enters from outside has in common."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+T = TypeVar("T")
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 
 
@@ -38,7 +39,7 @@ def _fits_sql_and_json(value: int) -> int:
     return value
 
 
-def in_order(labels: dict[str, str]) -> dict[str, str]:
+def in_order(labels: dict[str, T]) -> dict[str, T]:
     """By name: a mapping has the order that its record will have, whoever wrote it."""
     return dict(sorted(labels.items()))
 

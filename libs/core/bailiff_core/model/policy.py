@@ -67,7 +67,7 @@ class IdentityRules(Document):
     accept: tuple[Literal["none", "acl", "signed"], ...] = ("none", "acl", "signed")
     keys: Annotated[dict[str, str], AfterValidator(in_order)] = Field(default_factory=dict)
     operators: tuple[str, ...] = ()
-    class_users: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    class_users: Annotated[dict[str, tuple[str, ...]], AfterValidator(in_order)] = Field(default_factory=dict)
 
 
 class Policy(Document):

@@ -203,8 +203,8 @@ class Pool:
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
-    gang of that shape did not. The last three are no part of the state's digest: they hold nothing between turns, or
-    are caches.
+    gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing. The
+    last four are no part of the state's digest: they hold nothing between turns, or are caches.
     """
 
     domain: str = ""
@@ -242,6 +242,7 @@ class Pool:
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
+    ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def rules(self) -> Policy:

@@ -34,7 +34,7 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     A record continues when domain, seq and prev fit, time does not go back, and its epoch is the head's; only
     `WriterStarted` raises the epoch.
     """
-    at = {name: value for name, value in wire.headers if name.startswith("ce_")}
+    at = dict(wire.headers)
     found = at.get("ce_domain", b"").decode(errors="replace")
     if found != head.domain:
         return Break(f"domain is {found!r}, expected {head.domain!r}")

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -13,6 +14,7 @@ from .payload import AUDIT_TYPES, Payload
 FORMAT_TAG = b"bailiff-audit-1"
 CONTENT_TYPE = ("content-type", b"application/json")
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+_TAG = len(FORMAT_TAG).to_bytes(4, "big") + FORMAT_TAG
 
 
 class UnreadableRecord(Exception):
@@ -53,12 +55,14 @@ class Record:
     auth: str = ""
 
 
+@lru_cache(maxsize=64)  # the records of a turn have one time
 def time_text(time: int) -> str:
     """µs UTC as RFC 3339 with six digits, so that text order is time order."""
     moment = EPOCH_START + timedelta(microseconds=time)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
+@lru_cache(maxsize=64)
 def time_value(text: str) -> int:
     """µs UTC of the text that `time_text` writes."""
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
@@ -98,15 +102,17 @@ def record_hash(wire: Wire) -> str:
 
     Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
     """
-    headers = sorted((name.encode(), value) for name, value in wire.headers if name.startswith("ce_"))
-    parts = [_prefixed(FORMAT_TAG), len(headers).to_bytes(4, "big")]
+    headers = sorted(header for header in wire.headers if header[0].startswith("ce_"))
+    parts = [_TAG, len(headers).to_bytes(4, "big")]
     for name, value in headers:
-        parts += [_prefixed(name), _prefixed(value)]
-    parts.append(_prefixed(wire.value))
+        parts += (_prefixed_name(name), len(value).to_bytes(4, "big"), value)
+    parts += (len(wire.value).to_bytes(4, "big"), wire.value)
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _prefixed(part: bytes) -> bytes:
+@lru_cache(maxsize=64)
+def _prefixed_name(name: str) -> bytes:
+    part = name.encode()
     return len(part).to_bytes(4, "big") + part
 
 

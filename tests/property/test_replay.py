@@ -1,0 +1,132 @@
+"""Two replays of one log do not differ in one byte: not here, not under another hash seed, not in another Python.
+
+`BAILIFF_OTHER_PYTHONS` lists interpreters (paths, separated by colons) that have the core's dependencies.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.history_files import from_lines, to_lines
+from tests.log_builder import Story, folded, replayed
+from tests.property.random_stories import Chance, Step, steps
+
+from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.records import decode
+
+CHILD = Path(__file__).with_name("replay_child.py")
+ROOT = Path(__file__).parents[2]
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+VERSIONS = ("3.12", "3.13", "3.14")
+
+
+def random_log(seed: int, turns: int) -> Story:
+    """A history that depends on the seed alone."""
+    dice = Random(seed)
+    chance = Chance()
+    for _ in range(turns):
+        chance.turn([(dice.randint(0, 59), dice.randint(0, 11), dice.randint(0, 23)) for _ in range(dice.randint(1, 3))])
+    return chance.story
+
+
+@cache
+def logs(many: int = 8, turns: int = 50) -> tuple[str, ...]:
+    """Histories as text."""
+    return tuple(to_lines(random_log(seed, turns).wires) for seed in range(many))
+
+
+def told_by(python: str, hash_seed: str, *texts: str) -> list[dict[str, object]]:
+    """What that Python makes of these logs."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if python != sys.executable:
+        environment["PYTHONPATH"] = str(ROOT / "libs/core")
+    run = subprocess.run(
+        [python, str(CHILD)], input="\n".join(texts), capture_output=True, text=True, env=environment, timeout=150, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def other_pythons() -> list[str]:
+    """Interpreters named by the environment, else those of other versions that are on the path or with pyenv."""
+    named = os.environ.get("BAILIFF_OTHER_PYTHONS")
+    if named:
+        return [entry for entry in named.split(os.pathsep) if entry]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [str(path) for version in VERSIONS for path in sorted(pyenv.glob(f"{version}.*/bin/python"))]
+    found += [path for version in VERSIONS if (path := shutil.which(f"python{version}")) and "/shims/" not in path]
+    return list(dict.fromkeys(found)) or ["python"]
+
+
+@given(steps(40))
+@QUICK
+def test_a_log_replays_to_the_same_bytes(turns: list[list[Step]]) -> None:
+    story = Chance().tell(turns)
+    story.holds()
+    assert from_lines(to_lines(story.wires)) == story.wires
+
+
+@given(steps(40))
+@QUICK
+def test_a_restored_state_folds_on_identically(turns: list[list[Step]]) -> None:
+    story = Chance().tell(turns)
+    ends = [at for at, record in enumerate(story.records) if record.turn_end]
+    middle = ends[len(ends) // 2]
+    pool = from_snapshot(to_snapshot(folded(story.wires[: middle + 1])))
+    for wire in story.wires[middle + 1 :]:
+        apply(pool, decode(wire))
+    assert state_digest(pool) == state_digest(story.pool)
+
+
+def test_these_histories_have_something_to_say() -> None:
+    kinds = [decode(wire).data for text in logs() for wire in from_lines(text)]
+    names = {type(data).__name__ for data in kinds}
+    assert {"PreemptionDecided", "PreemptionRefused", "SelectionTimedOut", "JobRequeued", "EvictionStuck"} <= names
+    assert {"EvictionDecided", "EvictionWithdrawn", "ReservationDropped", "JobStartOrdered", "NodeLost"} <= names
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4242"])
+def test_the_hash_seed_decides_nothing(hash_seed: str) -> None:
+    found = told_by(sys.executable, hash_seed, *logs())
+    expected = [replayed(from_lines(text)) for text in logs()]
+    assert [entry["digest"] for entry in found] == [state_digest(again.pool) for again in expected]
+    assert [entry["restored"] for entry in found] == [entry["digest"] for entry in found]
+    assert not any(entry["difference"] for entry in found)
+    assert sum(int(str(entry["decisions"])) for entry in found) > 300
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_the_same_steps_make_the_same_log_under_any_hash_seed(hash_seed: str) -> None:
+    program = "import sys; from tests.property.test_replay import random_log; print(random_log(7, 60).head.hash)"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=150, check=False
+    )
+    assert run.stdout.strip() == random_log(7, 60).head.hash, run.stderr
+
+
+@pytest.mark.parametrize("python", other_pythons())
+def test_other_pythons_say_the_same(python: str) -> None:
+    probe = subprocess.run(
+        [python, "-c", "import pydantic, sys; assert sys.version_info >= (3, 11)"], capture_output=True, text=True, check=False
+    )
+    if probe.returncode != 0:
+        if os.environ.get("BAILIFF_OTHER_PYTHONS"):
+            pytest.fail(f"{python} is named by BAILIFF_OTHER_PYTHONS and cannot import pydantic: {probe.stderr}")
+        pytest.skip(f"{python} has no pydantic (name interpreters that have it in BAILIFF_OTHER_PYTHONS)")
+    assert told_by(python, "random", *logs()) == told_by(sys.executable, "0", *logs())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(100))
+def test_longer_histories_replay(seed: int) -> None:
+    random_log(1000 + seed, 400).holds()

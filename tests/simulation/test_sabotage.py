@@ -1,0 +1,96 @@
+"""The simulation is worth nothing if it does not notice: each sabotage of a service must make some early seed fail."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bailiff_admission import reading
+from bailiff_bus.log import AuditWriter, Committed
+from bailiff_core.lifecycle import reservations
+from bailiff_eviction_executor import owed
+from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.disk import Fences
+
+from .world import run
+
+SEEDS = range(200)
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+
+
+def agent_without_fences(patch: pytest.MonkeyPatch) -> None:
+    """Every command is obeyed, of whatever age."""
+    patch.setattr(Fences, "obey", lambda *_: "new")
+    patch.setattr(Fences, "admission_epoch_ok", lambda *_: True)
+
+
+def commands_before_commit(patch: pytest.MonkeyPatch) -> None:
+    """Admission takes a record that was handed over for one that is committed."""
+    append = AuditWriter.append
+
+    async def hasty(self: AuditWriter, records: Any) -> Any:
+        await append(self, records)
+        now: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        now.set_result(Committed(self.next_head, self.offset, self.last_append_time or 0, ()))
+        return now
+
+    patch.setattr(AuditWriter, "append", hasty)
+    patch.setattr("bailiff_admission.clock.LogClock.differs_from", lambda *_: None)
+
+
+def released_before_proved(patch: pytest.MonkeyPatch) -> None:
+    """A notice counts as the release of the GPUs."""
+    stage = Agent._stage
+
+    def hasty(self: Agent, held: Any, eviction: Any, name: str) -> None:
+        stage(self, held, eviction, name)
+        from bailiff_bus.messages import TaskIsReleased
+
+        self._tell(held.key, TaskIsReleased)
+
+    patch.setattr(Agent, "_stage", hasty)
+
+
+def eviction_before_it_has_begun(patch: pytest.MonkeyPatch) -> None:
+    """The executor tells agents of what is only decided."""
+
+    def hasty(pool: Any) -> Any:
+        for job, eviction in owed._evictions(pool):
+            if eviction.spare_seq is None:
+                tasks = [task for task in job.tasks if task.state in ("starting", "running")]
+                for node, numbers in owed._by_node(tasks):
+                    common = owed._common(pool, job, node, eviction.decided_seq)
+                    yield owed.Evict(**common, tasks=numbers, grace=eviction.grace, cause=eviction.cause)
+
+    patch.setattr("bailiff_eviction_executor.executor.commands_owed", hasty)
+
+
+def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
+    """A promise is kept while its victims are still there."""
+    patch.setattr(reservations, "_room_free", lambda *_: True)
+
+
+def any_report_counts(patch: pytest.MonkeyPatch) -> None:
+    """Reports of another attempt are taken for the present one."""
+    patch.setattr(reading.ReportNumbers, "take", lambda *_: "next")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        agent_without_fences,
+        commands_before_commit,
+        released_before_proved,
+        eviction_before_it_has_begun,
+        start_before_room_is_free,
+        any_report_counts,
+    ],
+)
+def test_sabotage_is_noticed(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage(monkeypatch)
+    found = next(((seed, violation) for seed in SEEDS if (violation := run(seed).violation) is not None), None)
+    assert found is not None, f"{sabotage.__name__} passed {len(SEEDS)} seeds unnoticed"
+    print(sabotage.__name__, *found)
