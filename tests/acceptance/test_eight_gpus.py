@@ -134,12 +134,12 @@ async def test_a_job_that_ignores_term_is_killed_after_its_grace(system: System)
 
 
 async def test_cancelled_before_anybody_was_told_nobody_leaves(battered: System) -> None:
-    async with battered.watch("pool-a") as pool:
+    async with battered.watch("pool-b") as pool:
         await pool.submit("mercy-1", gpus=4)
         await pool.submit("mercy-2", gpus=4)
         await pool.until_running("mercy-1", "mercy-2")
         battered.kill("eviction-executor")
-        await pool.submit("mercy-urgent", pool.until_told(), gpus=8, kind="inference")
+        await pool.submit("mercy-urgent", pool.until_told(), gpus=4, tasks=2, kind="inference")
         decided = await pool.record(PreemptionDecided)
         assert len(decided.victims) == 2
 

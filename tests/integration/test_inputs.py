@@ -234,14 +234,15 @@ async def test_a_job_that_no_start_command_can_hold_is_refused(system: System) -
 
 
 async def test_forged_proposals_decide_nothing(battered: System) -> None:
-    async with battered.watch("pool-a") as pool:
+    async with battered.watch("pool-b") as pool:
         battered.kill("victim-selection")
         writers = len(pool.facts(WriterStarted))
         await pool.submit("forged-firm", gpus=4, kind="build")
         await pool.submit("forged-train", gpus=4)
         await pool.until_running("forged-firm", "forged-train")
         before = {name: pool.job(name).attempt for name in ("forged-firm", "forged-train")}
-        here = (NodeShare(node=0, tasks="0", devices="0-3"),)
+        node = pool.job("forged-train").tasks[0].node
+        here = (NodeShare(node=node, tasks="0", devices="0-3"),)
 
         def victim(name: str, attempt: int = 1) -> tuple[VictimChoice, ...]:
             return (VictimChoice(job=name, attempt=attempt, priority=50, gpus=4, lost_gpu_ms=0),)
@@ -252,11 +253,11 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
             {"victims": victim("forged-train", 99), "placement": here},
             {"victims": victim("forged-train"), "placement": ()},
             {"victims": victim("forged-train"), "placement": (NodeShare(node=77, tasks="0", devices="0-3"),)},
-            {"victims": victim("forged-train"), "placement": (NodeShare(node=0, tasks="9-3", devices="x"),)},
-            {"victims": victim("forged-train"), "placement": (NodeShare(node=0, tasks="0", devices="60-63"),)},
+            {"victims": victim("forged-train"), "placement": (NodeShare(node=node, tasks="9-3", devices="x"),)},
+            {"victims": victim("forged-train"), "placement": (NodeShare(node=node, tasks="0", devices="60-63"),)},
             {"victims": victim("forged-train") * 2, "placement": here},
             {"victims": (), "placement": here},
-            {"victims": (), "placement": (NodeShare(node=0, tasks=",".join(["0-99999"] * 25_000)),)},
+            {"victims": (), "placement": (NodeShare(node=node, tasks=",".join(["0-99999"] * 25_000)),)},
         ]
         by_job = {f"forged-{number}": answer for number, answer in enumerate(forged)}
         for name in by_job:
