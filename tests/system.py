@@ -188,6 +188,7 @@ class Watch:
     producer: Producer
     entries: list[Entry] = field(default_factory=list)
     _ids: Iterator[int] = field(default_factory=itertools.count)
+    _began: int = 0
     _kept: set[str] = field(default_factory=set)
 
     async def open(self) -> None:
@@ -196,6 +197,7 @@ class Watch:
         self.view = DomainView(self.bus, self.domain, partition, Metrics(), observe=self.entries.append)
         await self.view.open()
         await self.view.catch_up()
+        self._began = len(self.entries)
         nodes = {"pool-a": 1, "pool-b": 2}[self.domain]
         await self.until("the nodes have joined", lambda pool: len(pool.nodes) == nodes)
 
@@ -281,15 +283,15 @@ class Watch:
                 raise AssertionError(f"waited {within_s:g} s in vain until {what}\n{self.report()}")
             await self.view.advance(POLL_S)
 
-    async def record(self, kind: type[Some], *, after: int = -1, within_s: float = PATIENCE_S, **wanted: object) -> Some:
-        """The first record of this kind with these values behind the seq `after`; waits for it."""
-        at = 0
+    async def record(self, kind: type[Some], *, within_s: float = PATIENCE_S, **wanted: object) -> Some:
+        """The first record of this kind with these values since this watch began; waits for it."""
+        at = self._began
 
         def found(_: Pool) -> bool:
             nonlocal at
             while at < len(self.entries):
                 record = self.entries[at].record
-                if record.seq > after and isinstance(record.data, kind) and has(record.data, wanted):
+                if isinstance(record.data, kind) and has(record.data, wanted):
                     return True
                 at += 1
             return False

@@ -50,7 +50,8 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
         await pool.record(ProposalReceived, number=request.selection)
 
         # The fewest victims that will do, each named with its reason and what it loses.
-        decided = next(each for each in [await pool.record(PreemptionDecided)] if each.asker.job == "story-serve")
+        decided = await pool.record(PreemptionDecided)
+        assert decided.asker.job == "story-serve"
         victims = [choice.job for choice in decided.victims]
         assert len(victims) == len(set(victims)) == 4
         assert set(victims) <= set(training)
