@@ -45,9 +45,7 @@ class Sketch:
         self.pool.node_numbers[name] = number
         return node
 
-    def job(
-        self, name: str, *groups: TaskGroup, priority: int = 50, preemptible: bool = True, seq: int | None = None
-    ) -> Job:
+    def job(self, name: str, *groups: TaskGroup, priority: int = 50, preemptible: bool = True, seq: int | None = None) -> Job:
         """A job that waits in the queue."""
         demand = JobDemand(job=name, tasks=groups or (group(),))
         number = len(self.pool.jobs) + 1 if seq is None else seq

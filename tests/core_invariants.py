@@ -1,9 +1,7 @@
 """What must hold of a pool between any two turns (DESIGN §8). Each function raises `AssertionError` with the place."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
-from bailiff_core.fold import close_turn
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.pool import ENDED, Pool, Room
 from bailiff_core.model.room import add
@@ -132,15 +130,12 @@ def nothing_accepted_is_forgotten(pool: Pool) -> None:
 
 def at_rest(pool: Pool) -> None:
     """Right after a turn nothing is left to decide, also not by one who looks at everything anew."""
+    assert not pool.touched, f"still to be looked at: {list(pool.touched)}"
     fresh = from_snapshot(to_snapshot(pool))
-    left = [decision for decision in decide(fresh) if not _only_words(decision)]
+    left = list(decide(fresh))
     assert not left, f"left undecided: {left}"
     wake = wake_at(pool)
     assert wake is None or wake > pool.now, f"wants to be woken at {wake}, now is {pool.now}"
-
-
-def _only_words(decision: Decision) -> bool:
-    return False
 
 
 def snapshot_is_whole(pool: Pool) -> None:
@@ -178,11 +173,3 @@ def victims_may_go(before: Pool, said: Sequence[Decision]) -> None:
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
                 assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"
-
-
-def state_of(pool: Pool) -> dict[str, object]:
-    """The pool's fields, for a message that shows what differs."""
-    return {field.name: getattr(pool, field.name) for field in dataclasses.fields(pool)}
-
-
-__all__ = ["BETWEEN_TURNS", "check_pool", "close_turn", "state_of", "victims_may_go"]

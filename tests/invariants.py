@@ -198,6 +198,13 @@ def nothing_is_owed(pool: Pool) -> Complaints:
         yield f"plans {sorted(pool.plans)} are open"
 
 
+def every_node_is_back(pool: Pool) -> Complaints:
+    """Machines that speak take work again, however long they were silent."""
+    for node in pool.nodes.values():
+        if node.state != "ready":
+            yield f"{node.name} speaks and is {node.state}"
+
+
 # --- over the log, record by record
 
 

@@ -164,7 +164,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
         await watched.submit("across-broker", 15)
         await watched.until("across-broker", "running")
     await asyncio.to_thread(project, "restart", "kafka")
-    await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "600")
+    await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "600", "kafka")
     async with watching(port) as watched:
         await watched.until("across-broker", "succeeded")
         await watched.submit("last", 1, gpus=8)

@@ -32,7 +32,7 @@ TURNED_UP = policy(
         for entry in DEFAULT_POLICY.priority_classes
     ]
 )
-POLICIES: tuple[Policy, ...] = (DEFAULT_POLICY, FORGETFUL, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
+POLICIES: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
 
 
 def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
@@ -68,7 +68,7 @@ class Chance:
         what, a, b = turn[0]
         after = PAUSES[a % len(PAUSES)] if what % 5 == 0 else 0
         wake = wake_at(self.pool)
-        if what % 7 == 0 and wake is not None:
+        if what % 7 == 0 and b % 3 == 0 and wake is not None:
             after = max(0, wake - self.story.time)
         cut = b % 6 + 1 if what in (58, 59) else None
         try:
@@ -103,9 +103,9 @@ class Chance:
             return self._task(a, b)
         if what < 34:
             return self._whole_job(a, b)
-        if what < 41:
+        if what < 42:
             return self._answer(a, b)
-        if what < 46:
+        if what < 47:
             return self._progress(a, b)
         if what < 49:
             return self._cancel(a)
@@ -140,8 +140,8 @@ class Chance:
     def _report(self, job: Job, task: Task, b: int) -> list[Fact]:
         at = self.story.at(job.id, task.index)
         sparing = job.eviction is not None and job.eviction.spare_seq is not None
-        if sparing and b % 3 != 2 and task.state in ("starting", "running"):
-            return [facts.TaskSpared(**at)] if b % 3 == 0 or task.spared else [facts.SpareRefused(**at)]
+        if sparing and b % 8 != 2 and task.state in ("starting", "running"):
+            return [facts.TaskSpared(**at)] if b % 4 or task.spared else [facts.SpareRefused(**at)]
         if task.state == "starting":
             return [facts.TaskStartRefused(**at, reason="no")] if b == 5 else [facts.TaskStarted(**at)]
         if task.state == "exited":
@@ -163,11 +163,11 @@ class Chance:
         selection = self.pool.selection
         if selection is None or not self.past or self.pool.answers is not None:
             return []
-        at = sorted(self.past)[a % len(self.past)]
+        at = sorted(self.past)[-1 if a % 3 else a % len(self.past)]
         state = from_snapshot(self.past[at])
         if state.selection is None or state.selection.number != selection.number:
             return []
-        answers = select_batch(state, state.selection.requests, (20_000, 20_000, 200, 5)[b % 4])
+        answers = select_batch(state, state.selection.requests, 5 if b == 7 else 20_000)
         if b == 1:
             answers = answers[: a % (len(answers) + 1)]
         if b == 2:
@@ -186,7 +186,7 @@ class Chance:
         assert job.eviction is not None
         plan = self.pool.plans.get(job.eviction.plan) if job.eviction.plan is not None else None
         begun = plan is not None and any(_begun(self.pool, name) for name in plan.victims)
-        if b % 4 == 0 and plan is not None and not begun and plan.given_up is None:
+        if b % 3 == 0 and plan is not None and not begun and plan.given_up is None:
             return [facts.PlanGivenUp(plan=plan.seq, reason="room")]
         return [facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=job.eviction.decided_seq)]
 
@@ -211,7 +211,7 @@ class Chance:
             return [facts.NodeUnreachable(node=node.name, last_heard=self.pool.now)]
         if node.state == "lost":
             return self._join(node.number, b)
-        return [facts.NodeReachable(node=node.name) if b % 2 else facts.NodeLost(node=node.name, last_heard=self.pool.now)]
+        return [facts.NodeReachable(node=node.name) if b % 4 else facts.NodeLost(node=node.name, last_heard=self.pool.now)]
 
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
         match a % 6:

@@ -60,9 +60,7 @@ def random_group(random: Random, most: int = 3):
         rest["gpu_models"] = (random.choice(("h100", "a100")),)
     if random.random() < 0.05:
         rest["nodes"] = ("n0", "n2")
-    return group(
-        random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 3)), cpu=random.choice((0, 0, 1, 2)), **rest
-    )
+    return group(random.randint(1, most), gpus=random.choice((0, 1, 1, 2, 2, 3)), cpu=random.choice((0, 0, 1, 2)), **rest)
 
 
 def place_at_random(random: Random, sketch: Sketch, name: str) -> None:

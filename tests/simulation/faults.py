@@ -87,7 +87,7 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
         elif roll < 69:
             events.append(Event(at, "host-crash", node, random.choice([1.0, 5.0, 20.0])))
         elif roll < 79:
-            events.append(Event(at, "cut", agent, random.choice([2.0, 10.0, 25.0, lease * 2.5])))
+            events.append(Event(at, "cut", agent, random.choice([2.0, 10.0, 25.0, lease + 60.0])))
         elif roll < 83:
             events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
         elif roll < 92:

@@ -14,7 +14,7 @@ from .world import run
 
 FEW = 100
 MANY = 10_000
-STEP = 25
+STEP = 10
 
 
 def _hold(seeds: range) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from tests.invariants import Living, chain_of, folds_agree, nothing_is_owed, replay_is_identical
+from tests.invariants import Living, chain_of, every_node_is_back, folds_agree, nothing_is_owed, replay_is_identical
 
 from bailiff_admission.service import AdmissionService
 from bailiff_admission.settings import AdmissionSettings
@@ -370,11 +370,17 @@ class World:
 
     def _at_rest(self) -> bool:
         pool = self.witness.pool
-        return not pool.turn_open and not any(True for _ in nothing_is_owed(pool)) and not self.living()
+        owed = [*nothing_is_owed(pool), *every_node_is_back(pool)]
+        return not pool.turn_open and not owed and not self.living() and len(pool.nodes) == len(self.machines)
 
     async def _last_checks(self) -> None:
         witness = self.witness
-        for complaint in (*nothing_is_owed(witness.pool), *witness.history.end(), *self._unanswered()):
+        for complaint in (
+            *nothing_is_owed(witness.pool),
+            *every_node_is_back(witness.pool),
+            *witness.history.end(),
+            *self._unanswered(),
+        ):
             witness.complain(f"at the end: {complaint}")
             return
         for task in self.living():

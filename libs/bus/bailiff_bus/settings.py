@@ -12,7 +12,6 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
@@ -25,6 +24,7 @@ from pydantic_settings import SettingsError as UnreadableVariable
 
 from bailiff_bus.complaints import complaints
 from bailiff_bus.logs import Format, Level
+from bailiff_bus.yamlfile import Lines, UnreadableFile, read_text, read_yaml
 from bailiff_core.model.document import Count, Document, Name
 
 FILE_VARIABLE = "BAILIFF_SETTINGS"
@@ -136,7 +136,9 @@ def _file_values() -> dict[str, Any]:
     path = Path(name)
     if path.suffix == ".toml":
         try:
-            return tomllib.loads(_text_of(path))
+            return tomllib.loads(read_text(path))
+        except UnreadableFile as fault:
+            raise SettingsError([str(fault)]) from None
         except tomllib.TOMLDecodeError as error:
             raise SettingsError([f"{path}: not TOML: {error}"]) from None
     if path.suffix in {".yaml", ".yml"}:
@@ -190,50 +192,14 @@ def read_pools(path: Path) -> tuple[PoolDeclaration, ...]:
     return pools
 
 
-# --- YAML with line numbers
-
-Lines = dict[tuple[int | str, ...], int]
-
-
 def _read_yaml(path: Path) -> tuple[Any, Lines]:
-    text = _text_of(path)
-    lines: Lines = {}
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        if tree is not None:
-            _note_lines(tree, (), lines, path)
-        return yaml.safe_load(text), lines
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise SettingsError([f"{where}: not YAML: {getattr(error, 'problem', None) or error}"]) from None
-    except (ValueError, RecursionError):
-        raise SettingsError([f"{path}: not YAML that can be read"]) from None
-
-
-def _note_lines(node: yaml.Node, path: tuple[int | str, ...], lines: Lines, file: Path) -> None:
-    lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _note_lines(item, (*path, index), lines, file)
-    elif isinstance(node, yaml.MappingNode):
-        for key, item in node.value:
-            inner = (*path, str(key.value))
-            if inner in lines:
-                raise SettingsError([f"{file}:{key.start_mark.line + 1}: {key.value} stands twice"])
-            _note_lines(item, inner, lines, file)
+        return read_yaml(path)
+    except UnreadableFile as fault:
+        raise SettingsError([str(fault)]) from None
 
 
 def _line(lines: Lines, path: tuple[int | str, ...]) -> int:
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
-    except UnicodeDecodeError:
-        raise SettingsError([f"{path}: is not UTF-8"]) from None

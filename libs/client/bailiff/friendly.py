@@ -14,16 +14,15 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from bailiff_bus import yamlfile
 from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
+from bailiff_bus.yamlfile import Lines, Place
 from bailiff_core.model.document import parse_duration
 
 from .problem import ExitCode, Problem
-
-Place = tuple[str | int, ...]
 
 MEMORY_UNITS = {
     "": 1, "B": 1,
@@ -297,40 +296,9 @@ def _no_such_field(name: str, known: Iterable[str]) -> str:
     return f"no such field; there are {', '.join(sorted(each.replace('_', '-') for each in known))}"
 
 
-# --- YAML with line numbers
-
-
-def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
+def read_yaml(path: Path) -> tuple[Any, Lines]:
     """What the file holds, and the line of every place in it. Raises `Problem` with file and line."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Problem(ExitCode.USAGE, f"{path}: is not UTF-8") from None
-    lines: dict[Place, int] = {}
-    try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
-        if tree is not None:
-            _note_lines(tree, (), lines, path)
-        return yaml.safe_load(text), lines
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise Problem(ExitCode.USAGE, f"{at}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    except (ValueError, RecursionError):
-        raise Problem(ExitCode.USAGE, f"{path}: not YAML that can be read") from None
-
-
-def _note_lines(node: yaml.Node, place: Place, lines: dict[Place, int], file: Path) -> None:
-    lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _note_lines(item, (*place, index), lines, file)
-    elif isinstance(node, yaml.MappingNode):
-        for key, item in node.value:
-            inner = (*place, str(key.value))
-            if inner in lines:
-                raise Problem(ExitCode.USAGE, f"{file}:{key.start_mark.line + 1}: {key.value} stands twice")
-            lines[inner] = key.start_mark.line + 1
-            _note_lines(item, inner, lines, file)
+        return yamlfile.read_yaml(path)
+    except yamlfile.UnreadableFile as fault:
+        raise Problem(ExitCode.USAGE, str(fault)) from None

@@ -13,10 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.fields import FieldInfo
 
 from bailiff_bus.complaints import complaints
+from bailiff_bus.yamlfile import Place
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 
-from .friendly import Place, read_yaml
+from .friendly import read_yaml
 from .problem import ExitCode, Problem
 
 ADVICE = "a policy to begin with: bailiff policy show -o yaml"

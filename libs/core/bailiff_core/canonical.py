@@ -3,19 +3,19 @@
 import json
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_CONTAINERS = (dict, list, tuple)
+
 
 def canonical_json(value: Any) -> bytes:
     """JSON as UTF-8 with sorted keys and no spaces. Floats and other non-JSON values are refused with a `TypeError`."""
-    _refuse_floats(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    _refuse_floats((value,))
+    return _ENCODER.encode(value).encode()
 
 
-def _refuse_floats(value: Any) -> None:
-    if isinstance(value, float):
-        raise TypeError(f"a record holds integers only, found the float {value!r}")
-    if isinstance(value, dict):
-        for item in value.values():
+def _refuse_floats(container: Any) -> None:
+    for item in container.values() if isinstance(container, dict) else container:
+        if isinstance(item, _CONTAINERS):
             _refuse_floats(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_floats(item)
+        elif isinstance(item, float):
+            raise TypeError(f"a record holds integers only, found the float {item!r}")

@@ -53,9 +53,12 @@ class Liveness:
         if boot - self._watching_since < rules.unreachable_after:
             return facts
         silent = [node for node in nodes if silence[node.name] > rules.unreachable_after]
-        if len(silent) > 1 and len(silent) * 100 > len(nodes) * rules.stale_share_percent:
-            names = tuple(sorted(node.name for node in silent))
-            return facts if set(names) <= set(pool.reports_stale) else [*facts, ReportsStale(nodes=names)]
+        doubtful = [node for node in silent if not node.silence_counts]
+        if len(doubtful) > 1 and len(doubtful) * 100 > len(nodes) * rules.stale_share_percent:
+            names = tuple(sorted(node.name for node in doubtful))
+            if not set(names) <= set(pool.reports_stale):
+                facts.append(ReportsStale(nodes=names))
+            silent = [node for node in silent if node.silence_counts]
         for node in silent:
             last = self._heard.get(f"{node.name}/{node.incarnation}", 0)
             if node.state == "ready":

@@ -133,9 +133,10 @@ class Writer:
     # --- the beginning
 
     async def _begin(self) -> None:
+        boot = self._ambient.boot()
         started = await self._writer.begin(self._first_records, self._view.take)
         self._last_digest = self._last_full_inputs = started.record.seq
-        self._check_clock(started.append_time, self._ambient.boot())
+        self._check_clock(started.append_time, boot)
         self._log.info("writing", epoch=self._pool.epoch, seq=started.record.seq)
 
     def _first_records(self, head: ChainHead) -> Sequence[Record]:

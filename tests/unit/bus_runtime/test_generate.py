@@ -148,9 +148,7 @@ def test_the_asyncapi_document_has_what_version_3_asks_for() -> None:
         assert channel["bindings"]["kafka"]["topic"] == channel["address"]
     for operation in ASYNCAPI["operations"].values():
         assert operation["action"] in {"send", "receive"}
-        assert all(
-            part.startswith(f"{operation['channel']['$ref']}/messages/") for part in references(operation["messages"])
-        )
+        assert all(part.startswith(f"{operation['channel']['$ref']}/messages/") for part in references(operation["messages"]))
 
 
 def test_all_references_lead_somewhere() -> None:
@@ -166,20 +164,14 @@ def test_all_references_lead_somewhere() -> None:
 def test_every_topic_is_a_channel_and_every_type_travels_on_exactly_one() -> None:
     assert {channel["address"] for channel in ASYNCAPI["channels"].values()} == set(TOPICS)
     names = [
-        resolved(reference)["name"]
-        for channel in ASYNCAPI["channels"].values()
-        for reference in references(channel["messages"])
+        resolved(reference)["name"] for channel in ASYNCAPI["channels"].values() for reference in references(channel["messages"])
     ]
     assert sorted(names) == sorted([*TYPES, "text"])
 
 
 def test_the_page_tells_of_every_type_and_its_links_lead_somewhere() -> None:
     page = FILES["README.md"]
-    anchors = {
-        line.lstrip("# ").lower().replace(".", "").replace(" ", "-")
-        for line in page.splitlines()
-        if line.startswith("#")
-    }
+    anchors = {line.lstrip("# ").lower().replace(".", "").replace(" ", "-") for line in page.splitlines() if line.startswith("#")}
     for name in TYPES:
         assert f"### {name}\n" in page
     for target in page.split("](")[1:]:

@@ -262,9 +262,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_process_cleanly(
-    start: Callable[..., subprocess.Popen[str]], number: signal.Signals
-) -> None:
+def test_a_signal_stops_the_process_cleanly(start: Callable[..., subprocess.Popen[str]], number: signal.Signals) -> None:
     process = start(BAILIFF_INSTANCE="one")
     assert process.stdout
     assert process.stdout.readline() == "running\n"

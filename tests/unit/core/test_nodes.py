@@ -71,14 +71,14 @@ def test_tasks_that_the_inventory_lacks_have_ended(story):
 def test_devices_keep_their_numbers(story):
     story.node("n1", gpus=4)
     story.runs("job", gpus=2)
-    story.node("n1", gpus=6, missing=[0, 2], boot=2)
+    story.node("n1", gpus=4, missing=[0, 2], boot=2)
     node = story.pool.nodes[0]
-    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in range(6)]
-    assert [device.healthy for device in node.devices] == [False, True, False, True, True, True]
-    assert node.capacity.devices == 0b111010
-    assert node.held.devices == 0b11
-    story.submit("next", gpus=3)
-    assert story.expect("JobPlaced", job="next").placement[0].devices == "3-5"
+    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in range(4)]
+    assert [device.healthy for device in node.devices] == [False, True, False, True]
+    assert (node.capacity.devices, node.held.devices) == (0b1010, 0b11)
+    story.node("n1", gpus=4, boot=3)
+    story.submit("next", gpus=2)
+    assert story.expect("JobPlaced", job="next").placement[0].devices == "2-3"
 
 
 def test_a_sick_device_is_left_alone(story):
@@ -106,3 +106,24 @@ def test_stale_reports_name_nodes_until_they_speak(story, back):
     story.expect("JobPlaced", job="job")
     story.turn(NodeReturned(request=story.request()), after=MINUTE)
     assert story.pool.reports_stale == []
+
+
+def test_a_machine_replaced_again_and_again_keeps_small_numbers(story):
+    story.node("n1", gpus=8)
+    for life in range(2, 12):
+        story.node("n1", gpus=8 * life, missing=range(8 * (life - 1)), boot=life)
+    assert [device.id for device in story.pool.nodes[0].devices] == [f"GPU-n1-{n}" for n in range(80, 88)]
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    assert story.expect("PreemptionDecided").placement[0].devices == "0-7"
+
+
+def test_the_number_of_a_device_in_use_is_given_to_no_other(story):
+    story.node("n1", gpus=4)
+    story.runs("job", gpus=2)
+    story.node("n1", gpus=8, missing=[0, 1, 2, 3], boot=2)
+    node = story.pool.nodes[0]
+    assert [device.id for device in node.devices] == [f"GPU-n1-{n}" for n in (0, 1, 4, 5, 6, 7)]
+    assert node.capacity.devices == 0b111100
+    assert node.held.devices == 0b11

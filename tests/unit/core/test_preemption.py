@@ -40,12 +40,25 @@ def test_equal_or_higher_or_protected_work_is_never_asked_to_leave(story):
     story.runs("serving", gpus=4, cls="inference")
     story.submit("asker", gpus=4, cls="interactive")
     story.expect_only("JobWaits")
+    story.ends("same", 0)
+    story.expect("JobPlaced", job="asker")
     story.submit("higher", gpus=8, cls="build")
     story.expect("PreemptionRequested", job="higher")
     story.propose()
     refused = story.expect("PreemptionRefused", reason="impossible")
     assert [(entry.rule, entry.jobs) for entry in refused.explanation.excluded] == [("not-preemptible", 1)]
     assert "'serving', which is not preemptible" in refused.would_need
+
+
+def test_an_equal_is_no_victim_beside_a_lower_one(story):
+    story.node("n1", gpus=8)
+    story.runs("same", gpus=4, cls="interactive")
+    story.runs("low", gpus=4)
+    story.submit("asker", gpus=8, cls="interactive")
+    story.propose()
+    refused = story.expect("PreemptionRefused", reason="impossible")
+    assert [(entry.rule, entry.examples) for entry in refused.explanation.excluded] == [("lower-priority-only", ("same",))]
+    assert "'same', which does not have lower priority" in refused.would_need
 
 
 def test_a_class_may_be_told_never_to_displace(tell):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.log_builder import Story
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import parse_duration
@@ -12,7 +13,6 @@ from bailiff_core.model.places import bits, numbers, ranges
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
-from tests.log_builder import Story
 
 
 def a_record(**fields):

@@ -135,9 +135,7 @@ def test_a_gang_of_different_tasks_is_placed_together() -> None:
     sketch.node("b", gpus=2)
     found = places(sketch, group(2, gpus=1), group(gpus=4))
     assert found == ([("b", [0]), ("b", [1]), ("a", [0, 1, 2, 3])], False)
-    assert places(sketch, group(3, gpus=1), group(gpus=4)) == (
-        "impossible: needs 7 GPUs in all, 6 are free or on their way out"
-    )
+    assert places(sketch, group(3, gpus=1), group(gpus=4)) == ("impossible: needs 7 GPUs in all, 6 are free or on their way out")
 
 
 def test_where_greedy_fails_all_packings_are_tried_and_no_is_a_proof() -> None:

@@ -10,13 +10,20 @@ from .tasks import task_gone
 
 @folds(facts.NodeJoined)
 def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
-    """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy."""
+    """A new agent incarnation. Devices known before keep their numbers; those that are missing count as unhealthy.
+
+    A device never seen takes the number of a missing one that nobody stands on, so that numbers stay small.
+    """
     known = pool.nodes.get(fact.number)
     devices = list(known.devices) if known is not None else []
     numbers = {device.id: device.number for device in devices}
     present = {device.id for device in fact.devices}
+    used = known.held.devices | known.reserved.devices | known.quarantined if known is not None else 0
+    vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
     for found in fact.devices:
-        number = numbers.get(found.id, len(devices))
+        number = numbers.get(found.id, -1)
+        if number < 0:
+            number = vacant.pop(0) if vacant else len(devices)
         device = Device(
             number,
             found.id,
@@ -65,8 +72,11 @@ def node_replaced(pool: Pool, fact: facts.NodeReplaced) -> None:
 
 @folds(facts.NodeReturned)
 def node_returned(pool: Pool, fact: facts.NodeReturned) -> None:
-    """Silence may be judged again."""
-    pool.reports_stale = []
+    """The silence of this node, or of all that are silent now, may be judged like that of a single one."""
+    for node in pool.nodes.values():
+        if fact.node in (None, node.name) and node.state == "unreachable":
+            node.silence_counts = True
+    pool.reports_stale = [name for name in pool.reports_stale if fact.node not in (None, name)]
     remember(pool, fact.request)
 
 
@@ -88,6 +98,7 @@ def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
 def _speaks(pool: Pool, node: str) -> None:
     """The node takes work again, and a later silence is a new one."""
     pool.room_grew = True
+    pool.nodes[pool.node_numbers[node]].silence_counts = False
     if node in pool.reports_stale:
         pool.reports_stale.remove(node)
 

@@ -45,6 +45,7 @@ class Node:
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
     reserved: promised to gangs that have not started. lease: the longest one that its agent may go by, µs.
+    silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
     number: int
@@ -63,6 +64,7 @@ class Node:
     reserved: Room = field(default_factory=Room)
     quarantined: int = 0
     lease: int = 0
+    silence_counts: bool = False
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """A cheap view of what is free on each node, on which placements and evictions can be tried and taken back."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bailiff_core.model.pool import Job, Node, Pool, Room, Task
@@ -77,8 +78,9 @@ class Rooms:
         found = []
         for node in pool.nodes.values():
             if node.state != "lost":
-                room = Room(*_amounts(node.capacity))
-                found.append(NodeRoom(node, node.capacity.devices, room, room))
+                devices = sum(1 << device.number for device in node.devices)
+                room = replace(node.capacity, devices=devices)
+                found.append(NodeRoom(node, devices, room, room))
         return cls(found)
 
     def suited(self, need: Need) -> list[tuple[NodeRoom, int]]:

@@ -127,7 +127,7 @@ class ManyNeeds:
         self.place = self._first_fit()
         if self.place is not None:
             return
-        part = self.budget.part(PLACEMENT_STEPS)
+        part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
         mark = self.rooms.mark()
         found = place_gang(self.rooms, self.asker, part, promised=True)
         self.rooms.rollback(mark)

@@ -1,0 +1,54 @@
+"""YAML files that people write: what they hold, and on which line, so that a fault can be told where it stands."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Place = tuple[int | str, ...]
+Lines = dict[Place, int]
+
+
+class UnreadableFile(Exception):
+    """The file cannot be read or is not YAML. The text is one sentence with file and line."""
+
+
+def read_yaml(path: Path) -> tuple[Any, Lines]:
+    """What the file holds, and the line of every place in it. Raises `UnreadableFile`."""
+    text = read_text(path)
+    lines: Lines = {}
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        if tree is not None:
+            _note_lines(tree, (), lines, path)
+        return yaml.safe_load(text), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise UnreadableFile(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, RecursionError):
+        raise UnreadableFile(f"{path}: not YAML that can be read") from None
+
+
+def read_text(path: Path) -> str:
+    """The file's text. Raises `UnreadableFile`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UnreadableFile(f"{path}: is not UTF-8") from None
+
+
+def _note_lines(node: yaml.Node, place: Place, lines: Lines, file: Path) -> None:
+    lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _note_lines(item, (*place, index), lines, file)
+    elif isinstance(node, yaml.MappingNode):
+        for key, item in node.value:
+            inner = (*place, str(key.value))
+            if inner in lines:
+                raise UnreadableFile(f"{file}:{key.start_mark.line + 1}: {key.value} stands twice")
+            lines[inner] = key.start_mark.line + 1
+            _note_lines(item, inner, lines, file)

@@ -1,0 +1,248 @@
+"""What agents report: numbered, of one incarnation, and reconciled with what the log believes."""
+
+import pytest
+from tests.log_builder import GIB
+
+from bailiff_admission.intake.reports import ReportNumbers, facts_of_report, joined_node, orphans_of
+from bailiff_bus.messages import (
+    EvictionStageReached,
+    NodeAnnounced,
+    NodeHeartbeat,
+    TaskEnded,
+    TaskHeld,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotSpared,
+    TaskNotStarted,
+    TaskWasSpared,
+)
+from bailiff_core.records.facts import DeviceFacts
+
+
+def names(facts):
+    return [type(fact).__name__ for fact in facts]
+
+
+def report(kind, number=1, node="n1", life=1, **fields):
+    return kind(node=node, incarnation=f"{node}-life-{life}", number=number, **fields)
+
+
+def of_task(kind, job="low", attempt=1, task=0, **fields):
+    return report(kind, job=job, attempt=attempt, task=task, **fields)
+
+
+def announced(node="n1", life=2, machine=None, boot=1, number=0, tasks=(), gpus=8):
+    return NodeAnnounced(
+        node=node, incarnation=f"{node}-life-{life}", number=number, machine_id=machine or f"machine-{node}",
+        boot_id=f"{node}-boot-{boot}", release="0.1.0", cpu_milli=1_000_000, memory_bytes=1000 * GIB,
+        devices=tuple(DeviceFacts(id=f"GPU-{node}-{n}", model="h100", memory_bytes=80 * GIB) for n in range(gpus)),
+        tasks=tuple(tasks),
+    )  # fmt: skip
+
+
+def held(job="low", attempt=1, task=0, state="running", **fields):
+    return TaskHeld(job=job, attempt=attempt, task=task, state=state, **fields)
+
+
+# --- numbers
+
+
+def take(numbers, story, report):
+    return numbers.take(report, joined_node(story.pool, report))
+
+
+def test_numbers_are_taken_once_and_in_order(story):
+    numbers = ReportNumbers()
+    assert [take(numbers, story, of_task(TaskIsRunning, number=n)) for n in (1, 2, 2, 1, 3)] == [
+        "next", "next", "repeat", "repeat", "next",
+    ]  # fmt: skip
+
+
+def test_a_gap_stays_one_until_the_missing_report_or_an_announcement(story):
+    numbers = ReportNumbers()
+    take(numbers, story, of_task(TaskIsRunning, number=1))
+    assert take(numbers, story, of_task(TaskIsRunning, number=3)) == "gap"
+    assert take(numbers, story, of_task(TaskIsRunning, number=4)) == "gap"
+    assert take(numbers, story, of_task(TaskIsRunning, number=2)) == "next"
+    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "gap"
+    assert take(numbers, story, announced(life=1, number=6)) == "next"
+    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "repeat"
+    assert take(numbers, story, of_task(TaskIsRunning, number=7)) == "next"
+
+
+def test_heartbeats_show_what_was_missed(story):
+    numbers = ReportNumbers()
+    assert take(numbers, story, report(NodeHeartbeat, number=9)) == "next"  # nothing is known yet
+    take(numbers, story, of_task(TaskIsRunning, number=1))
+    assert take(numbers, story, report(NodeHeartbeat, number=1)) == "next"
+    assert take(numbers, story, report(NodeHeartbeat, number=0)) == "next"  # overtaken on the way
+    assert take(numbers, story, report(NodeHeartbeat, number=2)) == "gap"
+    assert take(numbers, story, of_task(TaskIsRunning, number=2)) == "next"
+
+
+def test_every_incarnation_counts_for_itself(story):
+    numbers = ReportNumbers()
+    assert take(numbers, story, of_task(TaskIsRunning, number=5)) == "next"
+    assert take(numbers, story, report(TaskIsRunning, life=2, number=1, job="low", attempt=1, task=0)) == "next"
+    assert not numbers.complete(of_task(TaskIsRunning))
+    take(numbers, story, announced(number=2))
+    assert numbers.complete(announced())
+
+
+def test_what_the_log_knows_already_is_a_repeat_for_a_new_writer(story):
+    story.turn(story.joined("n1").model_copy(update={"report": 4}))
+    assert take(ReportNumbers(), story, of_task(TaskIsRunning, number=4)) == "repeat"
+    assert take(ReportNumbers(), story, of_task(TaskIsRunning, number=5)) == "next"
+
+
+# --- single reports
+
+
+def test_the_course_of_a_task(story):
+    story.submit("job", gpus=1)
+    assert names(facts_of_report(story.pool, of_task(TaskIsRunning, "job", node="n2"))) == ["TaskStarted"]
+    assert names(facts_of_report(story.pool, of_task(TaskNotStarted, "job", node="n2", reason="busy"))) == ["TaskStartRefused"]
+    assert names(facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=1))) == ["TaskExited"]
+    story.started("job")
+    assert facts_of_report(story.pool, of_task(TaskIsRunning, "job", node="n2")) == []
+    assert facts_of_report(story.pool, of_task(TaskNotStarted, "job", node="n2", reason="busy")) == []
+    (ended,) = facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=-9, reason="oom"))
+    assert (ended.exit_code, ended.reason, ended.node) == (-9, "oom", "n2")
+    story.turn(ended)
+    assert facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=0)) == []
+    assert names(facts_of_report(story.pool, of_task(TaskIsReleased, "job", node="n2"))) == ["TaskReleased"]
+    story.releases("job")
+    assert facts_of_report(story.pool, of_task(TaskIsReleased, "job", node="n2")) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"job": "nobody"},
+        {"job": "done"},
+        {"attempt": 0},
+        {"attempt": 2},
+        {"task": 2},
+        {"life": 2},
+        {"node": "n2"},
+        {"node": "n9"},
+    ],
+)
+def test_a_report_about_something_else_has_no_effect(story, wrong):
+    assert facts_of_report(story.pool, of_task(TaskEnded, **{"exit_code": 0, **wrong})) == []
+    assert facts_of_report(story.pool, of_task(TaskIsReleased, **wrong)) == []
+
+
+def test_heartbeats_are_no_facts(story):
+    assert facts_of_report(story.pool, report(NodeHeartbeat)) == []
+
+
+def test_a_promised_task_cannot_be_released(story):
+    story.submit("high", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    assert story.job("high").phase == "reserved"
+    where = story.pool.nodes[story.job("high").tasks[0].node].name
+    assert facts_of_report(story.pool, of_task(TaskIsReleased, "high", node=where)) == []
+
+
+def test_stages_are_told_once(story):
+    story.cancel("low")
+    story.begin("low")
+    reached = of_task(EvictionStageReached, stage="term_sent", after=7)
+    (fact,) = facts_of_report(story.pool, reached)
+    assert (fact.stage, fact.after) == ("term_sent", 7)
+    story.turn(fact)
+    assert facts_of_report(story.pool, reached) == []
+    assert names(facts_of_report(story.pool, of_task(EvictionStageReached, stage="kill_sent"))) == ["EvictionStaged"]
+
+
+def test_answers_to_a_spare(story):
+    assert facts_of_report(story.pool, of_task(TaskWasSpared)) == []  # nobody asked
+    assert facts_of_report(story.pool, of_task(TaskNotSpared)) == []
+    story.submit("high", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.cancel("high")
+    spared = of_task(TaskWasSpared)
+    assert names(facts_of_report(story.pool, spared)) == ["TaskSpared"]
+    story.turn(*facts_of_report(story.pool, spared))
+    assert facts_of_report(story.pool, spared) == []
+    assert names(facts_of_report(story.pool, of_task(TaskNotSpared, task=1))) == ["SpareRefused"]
+
+
+# --- announcements
+
+
+def test_a_node_nobody_knew(story):
+    (fact,) = facts_of_report(story.pool, announced("n3", life=1, gpus=2, number=4))
+    assert (fact.node, fact.number, fact.report, len(fact.devices)) == ("n3", 2, 4, 2)
+
+
+def test_a_known_node_keeps_its_number(story):
+    (fact,) = facts_of_report(story.pool, announced(tasks=[held(task=0), held(task=1)]))
+    assert (fact.node, fact.number, fact.incarnation) == ("n1", 0, "n1-life-2")
+
+
+def test_another_machine_under_a_living_name(story):
+    (fact,) = facts_of_report(story.pool, announced(machine="thief"))
+    assert (type(fact).__name__, fact.machine_id) == ("NodeRefused", "thief")
+    story.silent("n1")
+    assert names(facts_of_report(story.pool, announced(machine="thief"))) == ["NodeRefused"]
+    story.lost("n1")
+    assert names(facts_of_report(story.pool, announced(machine="thief"))) == ["NodeJoined"]
+
+
+def test_an_operator_lets_another_machine_in(story):
+    from bailiff_core.records.facts import NodeReplaced
+
+    story.turn(NodeReplaced(request=story.request(), node="n1", machine_id="new"))
+    found = facts_of_report(story.pool, announced(machine="new", boot=9))
+    assert names(found) == ["NodeJoined", "TaskVanished", "TaskVanished"]
+
+
+def test_what_the_inventory_lacks_has_ended(story):
+    assert names(facts_of_report(story.pool, announced(tasks=[held(task=1)]))) == ["NodeJoined", "TaskVanished"]
+
+
+def test_a_start_on_its_way_is_not_missing_unless_the_machine_started_anew(story):
+    story.submit("job", gpus=4)
+    where = story.pool.nodes[story.job("job").tasks[0].node].name
+    tasks = [held(task=0), held(task=1)] if where == "n1" else []
+    assert names(facts_of_report(story.pool, announced(where, tasks=tasks))) == ["NodeJoined"]
+    assert names(facts_of_report(story.pool, announced(where, tasks=tasks, boot=2))) == ["NodeJoined", "TaskVanished"]
+
+
+def test_the_inventory_catches_up(story):
+    story.cancel("low")
+    story.begin("low")
+    tasks = [
+        held(task=0, state="exited", exit_code=143, noticed=True, term_sent=True),
+        held(task=1, state="released", exit_code=85, noticed=True),
+    ]
+    found = facts_of_report(story.pool, announced(tasks=tasks))
+    assert names(found) == [
+        "NodeJoined", "EvictionStaged", "EvictionStaged", "TaskExited", "EvictionStaged", "TaskExited", "TaskReleased",
+    ]  # fmt: skip
+    story.turn(*found)
+    assert [task.state for task in story.job("low").tasks] == ["exited", "released"]
+    again = facts_of_report(story.pool, announced(tasks=tasks))
+    assert names(again) == ["NodeJoined"]
+
+
+def test_a_task_that_started_and_ended_unseen(story):
+    story.submit("job", gpus=4)
+    where = story.pool.nodes[story.job("job").tasks[0].node].name
+    tasks = [held("job", state="released", exit_code=0)]
+    tasks += [held(task=0), held(task=1)] if where == "n1" else []
+    found = facts_of_report(story.pool, announced(where, tasks=tasks))
+    assert names(found) == ["NodeJoined", "TaskStarted", "TaskExited", "TaskReleased"]
+    story.turn(*found)
+    story.expect("JobEnded", job="job", outcome="succeeded")
+
+
+def test_what_runs_without_the_log(story):
+    strangers = [held("nobody"), held(attempt=7), held(task=9), held("done", state="exited"), held("old", state="released")]
+    found = orphans_of(story.pool, announced(tasks=[held(task=0), *strangers]))
+    assert [(entry.job, entry.attempt, entry.task) for entry in found] == [
+        ("nobody", 1, 0), ("low", 7, 0), ("low", 1, 9), ("done", 1, 0),
+    ]  # fmt: skip

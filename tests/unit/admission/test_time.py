@@ -1,0 +1,289 @@
+"""The log's clock, and the silence of nodes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.log_builder import NEW_YEAR, SECOND, Story, policy
+
+from bailiff_admission.clock import LogClock
+from bailiff_admission.liveness import Liveness
+from bailiff_bus.ambient import Ambient
+from bailiff_core.records.facts import NodeReturned
+
+TOLERANCE = 5 * SECOND
+
+
+class Watch:
+    """Clocks that move when told."""
+
+    def __init__(self):
+        self.wall, self.boot = NEW_YEAR, 1_000 * SECOND
+        self.ambient = Ambient(wall=lambda: self.wall, boot=lambda: self.boot, fresh=lambda: b"0" * 16)
+
+    def passes(self, duration):
+        self.wall += duration
+        self.boot += duration
+
+
+@pytest.fixture
+def watch():
+    return Watch()
+
+
+# --- the clock
+
+
+def test_it_begins_at_the_later_of_head_and_wall(watch):
+    assert LogClock(watch.ambient, 0).now() == NEW_YEAR
+    assert LogClock(watch.ambient, NEW_YEAR + 7).now() == NEW_YEAR + 7
+
+
+def test_it_goes_with_the_boot_time_and_not_with_the_wall(watch):
+    clock = LogClock(watch.ambient, 0)
+    watch.boot += 10 * SECOND
+    assert clock.now() == NEW_YEAR + 10 * SECOND
+    watch.wall -= 30 * SECOND
+    assert clock.now() == NEW_YEAR + 10 * SECOND
+
+
+def test_ahead_of_the_wall_it_goes_at_half_pace_until_they_meet(watch):
+    clock = LogClock(watch.ambient, NEW_YEAR + 10 * SECOND)
+    watch.passes(10 * SECOND)
+    assert clock.now() == NEW_YEAR + 15 * SECOND
+    watch.passes(30 * SECOND)  # they meet after ten of them
+    assert clock.now() == NEW_YEAR + 40 * SECOND
+    watch.passes(SECOND)
+    assert clock.now() == NEW_YEAR + 41 * SECOND
+
+
+def test_a_jump_ahead_is_taken_over_once(watch):
+    clock = LogClock(watch.ambient, 0)
+    assert clock.step() == 0
+    watch.passes(SECOND)
+    watch.wall += 61 * SECOND
+    assert clock.step() == 61 * SECOND
+    assert clock.step() == 0
+    assert clock.now() == NEW_YEAR + 62 * SECOND
+
+
+def test_small_jumps_are_not_looked_at(watch):
+    clock = LogClock(watch.ambient, 0)
+    watch.wall += 60 * SECOND
+    assert clock.step() == 0
+    assert clock.now() == NEW_YEAR
+
+
+def test_a_jump_back_never_turns_time_back(watch):
+    clock = LogClock(watch.ambient, 0)
+    watch.wall -= 3600 * SECOND
+    assert clock.step() == -3600 * SECOND
+    assert clock.now() == NEW_YEAR
+    watch.passes(10 * SECOND)
+    assert clock.now() == NEW_YEAR + 5 * SECOND
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(-(10**10), 10**10), st.booleans()), max_size=30))
+def test_it_never_goes_back(moves):
+    watch = Watch()
+    clock = LogClock(watch.ambient, NEW_YEAR + 5 * SECOND)
+    last = clock.now()
+    for passed, jump, look in moves:
+        watch.boot += passed
+        watch.wall = max(0, watch.wall + passed + jump)
+        if look:
+            clock.step()
+        now = clock.now()
+        assert last <= now
+        last = now
+
+
+@pytest.mark.parametrize(
+    ("append", "apart"),
+    [(0, None), (5 * SECOND, None), (5 * SECOND + 1, 5 * SECOND + 1), (-7 * SECOND, None), (-7 * SECOND - 1, -5 * SECOND - 1)],
+)
+def test_how_far_from_the_broker(watch, append, apart):
+    clock = LogClock(watch.ambient, 0)
+    sent = watch.boot
+    watch.passes(2 * SECOND)  # the acknowledgement took so long: any moment in between is right
+    base = NEW_YEAR + 2 * SECOND
+    assert clock.differs_from(base + append, sent, TOLERANCE) == apart
+
+
+# --- silence
+
+
+class Pool:
+    """Nodes that report every second, except those that are silent; the writer looks every second, too."""
+
+    def __init__(self, watch, nodes, rules=None):
+        self.story = Story(rules or policy())
+        for number in range(nodes):
+            self.story.node(f"n{number}")
+        self.watch = watch
+        self.liveness = Liveness(watch.ambient)
+        self.silent = set()
+        self.said = []
+
+    def second(self, at_end=True, looks=True):
+        watch = self.watch
+        watch.passes(SECOND)
+        for node in self.story.pool.nodes.values():
+            if node.name not in self.silent:
+                self.liveness.heard(node.name, node.incarnation, watch.wall)
+        self.liveness.broker_time(watch.wall)
+        if not looks:
+            return []
+        self.liveness.looked(at_end)
+        found = self.liveness.judge(self.story.pool)
+        if found:
+            self.story.turn(*found)
+        self.said += [(type(fact).__name__, getattr(fact, "node", None) or fact.nodes) for fact in found]
+        return found
+
+    def seconds(self, many):
+        del self.said[:]
+        for _ in range(many):
+            self.second()
+        return self.said
+
+
+def test_nodes_that_speak_are_left_alone(watch):
+    assert Pool(watch, 5).seconds(100) == []
+
+
+def test_a_silent_node_is_unreachable_then_lost(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n3"}
+    assert pool.seconds(30) == []
+    assert pool.seconds(1) == [("NodeUnreachable", "n3")]
+    assert pool.seconds(629) == []  # the lease and its margin, 660 s from the last word
+    assert pool.seconds(1) == [("NodeLost", "n3")]
+    assert pool.seconds(100) == []
+
+
+def test_a_node_that_speaks_again(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n3"}
+    assert pool.seconds(31) == [("NodeUnreachable", "n3")]
+    pool.silent = set()
+    assert pool.seconds(5) == [("NodeReachable", "n3")]
+
+
+def test_another_incarnation_does_not_speak_for_a_node(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n3"}
+    for _ in range(31):
+        pool.second()
+        pool.liveness.heard("n3", "another-life", watch.wall)
+    assert pool.said == [("NodeUnreachable", "n3")]
+
+
+def test_a_node_that_was_never_heard_counts_from_the_watch(watch):
+    pool = Pool(watch, 10)
+    pool.silent = {"n3"}
+    assert pool.seconds(31)[-1:] == [("NodeUnreachable", "n3")]
+
+
+def test_a_pause_of_the_writer_begins_the_watch_anew(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n3"}
+    pool.seconds(25)
+    for _ in range(4):
+        pool.second(looks=False)  # it did not look for four seconds
+    assert pool.seconds(30) == []
+    assert pool.seconds(1) == [("NodeUnreachable", "n3")]
+
+
+def test_a_writer_that_is_behind_judges_nobody(watch):
+    pool = Pool(watch, 10)
+    pool.silent = {"n3"}
+    for _ in range(100):
+        pool.second(at_end=False)
+    assert pool.said == []
+
+
+def test_an_outage_kills_nobody(watch):
+    """Nothing is appended and nothing read for an hour; then all of them speak again."""
+    pool = Pool(watch, 10)
+    pool.seconds(60)
+    watch.passes(3600 * SECOND)
+    pool.silent = {f"n{number}" for number in range(10)}
+    assert pool.seconds(10) == []
+    pool.silent = set()
+    assert pool.seconds(120) == []
+
+
+def test_many_at_once_are_stale_and_not_lost(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2", "n3"}
+    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3"))]
+    assert pool.seconds(2000) == []
+    assert pool.story.pool.nodes[1].state == "unreachable"
+
+
+def test_a_fifth_of_the_pool_is_not_too_many(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2"}
+    assert pool.seconds(31) == [("NodeUnreachable", "n1"), ("NodeUnreachable", "n2")]
+
+
+def test_one_machine_of_two_is_no_outage(watch):
+    pool = Pool(watch, 2)
+    pool.seconds(31)
+    pool.silent = {"n1"}
+    assert pool.seconds(31) == [("NodeUnreachable", "n1")]
+
+
+def test_stale_nodes_that_speak_and_fall_silent_again(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2", "n3"}
+    pool.seconds(31)
+    pool.silent = set()
+    assert pool.seconds(5) == [("NodeReachable", f"n{number}") for number in (1, 2, 3)]
+    pool.silent = {"n1", "n2", "n3"}
+    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3"))]
+    pool.silent = set()
+    pool.seconds(5)
+    pool.silent = {"n1"}
+    assert pool.seconds(1000) == [("NodeUnreachable", "n1"), ("NodeLost", "n1")]
+
+
+def test_one_more_silent_node_is_added(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2", "n3"}
+    pool.seconds(31)
+    pool.silent |= {"n4"}
+    assert pool.seconds(31) == [("ReportsStale", ("n1", "n2", "n3", "n4"))]
+
+
+def test_lost_nodes_do_not_count_as_silent_ones(watch):
+    pool = Pool(watch, 5)
+    pool.story.lost("n0")
+    pool.silent = {"n0", "n1"}
+    assert pool.seconds(31) == [("NodeUnreachable", "n1")]
+
+
+def test_an_operator_says_that_the_silence_is_real(watch):
+    pool = Pool(watch, 10)
+    pool.seconds(31)
+    pool.silent = {"n1", "n2", "n3"}
+    pool.seconds(1000)
+    pool.story.turn(NodeReturned(request=pool.story.request(), node="n2"))
+    assert pool.seconds(5) == [("NodeLost", "n2")]
+    assert pool.story.pool.reports_stale == ["n1", "n3"]
+    pool.story.turn(NodeReturned(request=pool.story.request()))
+    assert pool.seconds(5) == [("NodeLost", "n1"), ("NodeLost", "n3")]
+    pool.silent = set()
+    for name in ("n1", "n2", "n3"):
+        pool.story.node(name)
+    pool.seconds(5)
+    pool.silent = {"n1", "n2", "n3"}
+    assert pool.seconds(31)[-1:] == [("ReportsStale", ("n1", "n2", "n3"))]  # a new silence is in doubt again
