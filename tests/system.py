@@ -44,7 +44,7 @@ from bailiff_devstack.stack import SERVICES, Plan, Stack
 PATIENCE_S = 60.0
 POLL_S = 0.05
 GIB = 1 << 30
-JOB_LIVES_S = 300
+JOB_LIVES_S = 3600  # longer than the longest run of tests in one pool
 ALL_SERVICES = (*SERVICES, "node-agent-2")
 
 Some = TypeVar("Some", bound=Payload)
