@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.rule import Rule
 
 from bailiff import walk
@@ -27,7 +28,7 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records import Record, decisions, facts
 
 from .demo_screen import Screen
-from .stack import Plan, Stack
+from .stack import CANNOT_START, Plan, Stack
 
 DOMAIN = "pool-a"
 URGENT = "serve-1"
@@ -197,6 +198,9 @@ def main() -> int:
     except StoryStuck as stuck:
         console.print(f"[red]The story got stuck[/]: {stuck}. The services' logs are kept in {folder}")
         folder = Path()
+        return 1
+    except CANNOT_START as fault:
+        console.print(f"[red]The demo could not start[/]: {escape(str(fault))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print("\ninterrupted: ending everything")

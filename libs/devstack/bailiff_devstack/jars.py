@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,10 @@ def _fetch(wanted: Sequence[Pin], folder: Path) -> list[Path]:
     from jgo.config import GlobalSettings
     from jgo.maven import MavenContext
 
+    system = ssl.get_default_verify_paths()
+    if system.cafile or system.capath:
+        # requests trusts its own list only; a company's proxy is known to the system's
+        os.environ.setdefault("REQUESTS_CA_BUNDLE", str(system.cafile or system.capath))
     context = MavenContext(repo_cache=folder, remote_repos=GlobalSettings.load().repositories or None)
 
     def fetch(pin: Pin) -> Path:

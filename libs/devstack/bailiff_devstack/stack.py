@@ -13,12 +13,14 @@ from typing import Self
 
 import yaml
 
+from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topics import create_topics
 
+from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
-from .kafka import EmbeddedKafka
+from .kafka import EmbeddedKafka, KafkaStartError
 from .ports import free_ports
-from .processes import Processes
+from .processes import ProcessDiedError, Processes
 
 SERVICES = {
     "admission": "bailiff_admission",
@@ -26,6 +28,9 @@ SERVICES = {
     "eviction-executor": "bailiff_eviction_executor",
     "node-agent": "bailiff_node_agent",
 }
+
+
+CANNOT_START = (JarMismatchError, JarUnavailableError, KafkaStartError, ProcessDiedError, BusUnavailable, TimeoutError)
 
 
 @dataclass(frozen=True)

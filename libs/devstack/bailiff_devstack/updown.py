@@ -8,7 +8,7 @@ from pathlib import Path
 from .identity import stop_recorded
 from .jobs import end_jobs
 from .ports import free_port
-from .stack import Plan, Stack
+from .stack import CANNOT_START, Plan, Stack
 
 ADDRESS = "kafka.json"
 
@@ -20,6 +20,10 @@ def up(state: Path, gpus: str) -> int:
     stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
     try:
         stack.start()
+    except CANNOT_START as fault:
+        stack.stop()
+        print(f"Bailiff could not start: {fault}", file=sys.stderr)
+        return 1
     except BaseException:
         stack.stop()
         raise
