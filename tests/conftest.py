@@ -12,9 +12,12 @@ from tests.system import _battered_systems, _calm_systems, battered, system  # n
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """A test that runs a service or the command in this process sets logging up; the next one begins afresh."""
-    root = logging.getLogger()
-    handlers, level, configured = root.handlers[:], root.level, structlog.get_config()
+    loggers = [logging.getLogger(), logging.getLogger("aiokafka")]
+    kept = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    configured = structlog.get_config()
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    for logger, handlers, level, propagate in kept:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
     structlog.configure(**configured)
