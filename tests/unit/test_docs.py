@@ -364,15 +364,6 @@ def test_what_is_said_to_be_refused_is_refused() -> None:
     assert unsupported(JobDemand.model_validate_json('{"job": "a", "tasks": [{"gpu_milli": 1000}]}')) is None
 
 
-def test_the_shell_snippet_sends_a_valid_request() -> None:
-    (text,) = [
-        content for language, content in fences(read("docs/kafka-interface.md")) if language == "bash" and "EOF" in content
-    ]
-    data = text.split("<<'EOF'\n")[1].split("\nEOF")[0]
-    headers = dict(re.findall(r"-H ([\w-]+)=(\S+)", text))
-    assert known_fields(json.loads(data), type(unwrap(message(headers, data.encode())).body))
-
-
 def test_the_example_policies_are_policies() -> None:
     ((kind, text),) = examples("docs/policy.md")
     assert kind == "policy"
@@ -391,7 +382,7 @@ def test_the_job_file_is_a_job() -> None:
 def test_the_readme_shows_the_snippets_of_the_interface() -> None:
     whole = {content for _, content in fences(read("docs/kafka-interface.md"))}
     shown = [content for language, content in fences(read("README.md")) if language in ("bash", "python")]
-    assert len(shown) == 3
+    assert len(shown) == 4
     assert set(shown) <= whole
 
 
@@ -440,3 +431,10 @@ def some_log() -> Iterator[Wire]:
     yield wire(5, 2, record_hash(fifth), facts.ClockAdvanced(), time=2_999_999)  # back in time
     yield wire(5, 2, record_hash(fifth), writer("c"), time=3_000_000)  # an epoch that is taken
     yield wire(5, 2, record_hash(fifth), facts.ClockAdvanced(), domain="pool-b", time=3_000_000)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/kafka-interface.md"])
+def test_the_snippets_shown_are_those_that_are_run(page: str) -> None:
+    shown = read(page)
+    for snippet in sorted((ROOT / "docs/snippets").iterdir()):
+        assert snippet.read_text().strip() in shown, f"{page} shows another text than {snippet.name}"
