@@ -22,7 +22,6 @@ class Metric:
 
 
 LOG_HEAD = Metric("bailiff_log_head_seq", "gauge", ("domain",), "seq of the newest valid record that was read")
-LAG = Metric("bailiff_log_lag_records", "gauge", ("domain",), "offsets between this reader and the end of the log")
 RECORDS_FOLDED = Metric("bailiff_records_folded", "counter", ("domain",), "records folded into the state")
 ORPHANS = Metric("bailiff_orphans", "counter", ("domain",), "records that did not continue the chain and were skipped")
 RECORDS_APPENDED = Metric("bailiff_records_appended", "counter", ("domain",), "records appended and known as committed")
@@ -39,7 +38,7 @@ KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the s
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
 METRICS = (
-    LOG_HEAD, LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
+    LOG_HEAD, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
     FENCES_REFUSED, OPEN_EVICTIONS, QUEUE_LENGTH, ALARMS, KAFKA_OUTAGES, ENGINE_INFO,
 )  # fmt: skip
 
@@ -50,7 +49,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.log_head = self._gauge(LOG_HEAD)
-        self.lag = self._gauge(LAG)
         self.records_folded = self._counter(RECORDS_FOLDED)
         self.orphans = self._counter(ORPHANS)
         self._orphans_to: dict[str, int] = {}
