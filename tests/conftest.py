@@ -12,12 +12,12 @@ from tests.system import _battered_systems, _calm_systems, battered, system  # n
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """A test that runs a service or the command in this process sets logging up; the next one begins afresh."""
-    loggers = [logging.getLogger(), logging.getLogger("aiokafka")]
-    kept = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
-    configured = structlog.get_config()
+    root, aiokafka = logging.getLogger(), logging.getLogger("aiokafka")
+    handlers, level, configured = root.handlers[:], root.level, structlog.get_config()
     yield
-    for logger, handlers, level, propagate in kept:
-        logger.handlers[:] = handlers
-        logger.setLevel(level)
-        logger.propagate = propagate
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    aiokafka.handlers.clear()  # a fixture of the session may have taken it over before the first test
+    aiokafka.setLevel(logging.NOTSET)
+    aiokafka.propagate = True
     structlog.configure(**configured)
