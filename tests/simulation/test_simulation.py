@@ -12,7 +12,7 @@ import pytest
 
 from .world import run
 
-FEW = 100
+FEW = 200
 MANY = 10_000
 STEP = 10
 
