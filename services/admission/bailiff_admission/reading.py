@@ -57,7 +57,6 @@ class Read:
     auth: str = ""
     submitted: SubmitJob | None = None
     salt: bytes = b""
-    announced: NodeAnnounced | None = None
     missed: ReportBody | None = None
 
 
@@ -130,7 +129,6 @@ class Reading:
         if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
             raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
         if isinstance(report, NodeAnnounced):
-            found.announced = report
             for entry in orphans_of(pool, report):
                 self.orphans[(report.node, entry.job, entry.attempt, entry.task)] = entry
         elif report.node not in pool.node_numbers:

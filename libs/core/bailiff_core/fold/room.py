@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bailiff_core.model.places import NodeShare, bits, numbers
+from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import ENDED, Job, JobPhase, Pool, Task
 from bailiff_core.model.room import add, remove
 from bailiff_core.queue.order import dequeue, enqueue
@@ -79,11 +79,3 @@ def tasks_of(job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list
             del free[:count]
             tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting"))
     return sorted(tasks, key=lambda task: task.index)
-
-
-def shares_of(tasks: list[Task]) -> dict[int, list[int]]:
-    """Devices of the tasks by node number."""
-    found: dict[int, list[int]] = {}
-    for task in tasks:
-        found.setdefault(task.node, []).extend(bits(task.devices))
-    return found
