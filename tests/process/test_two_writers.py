@@ -21,7 +21,7 @@ OTHER_GROUP = """
 import sys
 from bailiff_admission import __main__ as admission, service
 from bailiff_bus.runtime import main
-service.GROUP = "another-group"
+service.NAME = "admission-of-another-group"
 sys.exit(main(service.AdmissionSettings, admission.build))
 """
 

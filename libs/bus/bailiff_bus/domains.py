@@ -163,7 +163,8 @@ class FollowingService:
     def __init__(self, name: str, settings: ServiceSettings, metrics: Metrics, bus: Bus, work: Work) -> None:
         self.name = name
         self._settings, self._metrics, self._bus = settings, metrics, bus
-        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, read_pools(settings.pools), self._open_view, work)
+        self._pools = read_pools(settings.pools)
+        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, self._pools, self._open_view, work)
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready when every domain's log has begun and was read to its end."""

@@ -1,20 +1,18 @@
 """Wiring of admission: settings, views, the group that deals out domains, and one writer per owned domain."""
 
-import asyncio
 import json
 from collections import deque
-from collections.abc import Mapping
 
 import yaml
 from pydantic import ValidationError
 
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.domains import Domains, check_topics
+from bailiff_bus.domains import FollowingService
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.settings import PoolDeclaration, SettingsError, read_pools
+from bailiff_bus.settings import PoolDeclaration, SettingsError
 from bailiff_bus.view import DomainView
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
@@ -24,34 +22,19 @@ from .settings import AdmissionSettings
 from .suspects import Suspects, TurnFailed
 from .writer import Writer
 
-GROUP = "bailiff-admission"
+NAME = "admission"
 LETTERS_SENT_AGAIN = 50
 
 
-class AdmissionService:
+class AdmissionService(FollowingService):
     """Admission on all declared domains that the group gives to this replica."""
 
-    name = "admission"
-
     def __init__(self, settings: AdmissionSettings, metrics: Metrics, bus: Bus, ambient: Ambient) -> None:
-        self._settings, self._metrics, self._bus, self._ambient = settings, metrics, bus, ambient
-        self._pools = read_pools(settings.pools)
+        super().__init__(NAME, settings, metrics, bus, self._write)
+        self._own_settings, self._ambient = settings, ambient
         self._policy = first_policy(settings)
         self._suspects: dict[str, Suspects] = {}
         self._rejected: dict[str, deque[Entry]] = {}
-        self._domains = Domains(bus, GROUP, settings.instance, self._pools, self._open_view, self._write)
-
-    def readiness(self) -> Mapping[str, str | None]:
-        """Ready when every domain's log has begun and was read to its end."""
-        return self._domains.readiness()
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Until asked to stop."""
-        try:
-            await check_topics(self._bus)
-            await self._domains.run(stop)
-        finally:
-            await self._bus.close()
 
     async def _open_view(self, pool: PoolDeclaration) -> DomainView:
         rejected = self._rejected[pool.name] = deque(maxlen=LETTERS_SENT_AGAIN)
@@ -60,8 +43,9 @@ class AdmissionService:
             if isinstance(entry.record.data, InputRejected) and entry.record.data.count == 1:
                 rejected.append(entry)
 
-        snapshots = self._settings.state_dir / "admission"
-        return DomainView(self._bus, pool.name, pool.partition, self._metrics, snapshots=snapshots, observe=observe)
+        view = await super()._open_view(pool)
+        view.observe = observe
+        return view
 
     async def _write(self, view: DomainView) -> None:
         writer = Writer(
@@ -72,10 +56,10 @@ class AdmissionService:
             suspects=self._suspects.setdefault(view.domain, Suspects()),
             declared=frozenset(pool.name for pool in self._pools),
             strays=view.domain == self._pools[0].name,
-            digest_every=self._settings.digest_every,
-            largest_turn=self._settings.largest_turn,
-            unsigned=self._settings.unsigned,
-            clock_tolerance=int(self._settings.clock_tolerance_s * 1_000_000),
+            digest_every=self._own_settings.digest_every,
+            largest_turn=self._own_settings.largest_turn,
+            unsigned=self._own_settings.unsigned,
+            clock_tolerance=int(self._own_settings.clock_tolerance_s * 1_000_000),
             rejected_lately=self._rejected[view.domain],  # it grows while the writer begins
         )
         try:
