@@ -114,7 +114,7 @@ class Story:
         self._ids = 0
         self._writers = 0
         self._append(self._record(facts.DomainCreated(domain=domain, partition=0, nonce="00" * 16), turn=0))
-        self._append(self._record(facts.PolicyApplied(policy=rules), turn=0, turn_end=True))
+        self._append(self._record(facts.PolicyApplied(policy=rules.complete()), turn=0, turn_end=True))
         close_turn(self.pool)
         self.restart()
 
@@ -238,7 +238,7 @@ class Story:
 
     def apply_policy(self, rules: Policy) -> list[Decision]:
         """Another policy comes into force."""
-        return self.turn(facts.PolicyApplied(policy=rules, request=self.request()))
+        return self.turn(facts.PolicyApplied(policy=rules.complete(), request=self.request()))
 
     # --- machines
 

@@ -41,7 +41,7 @@ def _turns() -> Iterator[list[Wire]]:
     pool, head = Pool(), ChainHead(DOMAIN)
     first = [
         _first(0, 0, False, facts.DomainCreated(domain=DOMAIN, partition=0, nonce="0" * 32)),
-        _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY)),
+        _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
         _first(2, 1, False, facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)),
     ]
     for record in first:

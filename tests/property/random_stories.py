@@ -217,7 +217,7 @@ class Chance:
         match a % 6:
             case 0:
                 rules = POLICIES[b % len(POLICIES)]
-                yield facts.PolicyApplied(policy=rules, request=self.story.request())
+                yield facts.PolicyApplied(policy=rules.complete(), request=self.story.request())
             case 1:
                 yield facts.ClockStepped(by=HOUR)
             case 2:

@@ -167,7 +167,7 @@ class Writer:
             nonce = self._ambient.fresh().hex()
             record(0, 0, 0, False, DomainCreated(domain=self._view.domain, partition=self._view.partition, nonce=nonce))
         if head.next_seq <= 1:
-            record(1, 0, 0, True, PolicyApplied(policy=self._first_policy))
+            record(1, 0, 0, True, PolicyApplied(policy=self._first_policy.complete()))
         epoch = max(head.epoch, pool.accepted_loss[0]) + 1
         started = WriterStarted(
             writer=self._id,

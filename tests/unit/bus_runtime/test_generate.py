@@ -102,7 +102,7 @@ def test_schema_and_code_agree_on_what_fits(demand: dict[str, Any], fits: bool) 
 
 def test_a_real_policy_fits_its_schema() -> None:
     name = PolicyApplied.type_name()
-    Draft202012Validator(schema(name)).validate(PolicyApplied(policy=DEFAULT_POLICY).to_data())
+    Draft202012Validator(schema(name)).validate(PolicyApplied(policy=DEFAULT_POLICY.complete()).to_data())
 
 
 # --- AsyncAPI

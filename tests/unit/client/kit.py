@@ -48,7 +48,7 @@ class Scribe:
         """The first records of a domain, and its first writer."""
         created = facts.DomainCreated(domain=self.domain, partition=self.partition, nonce="0" * 8)
         self._append(0, 0, False, created)
-        self._append(0, 0, True, facts.PolicyApplied(policy=policy))
+        self._append(0, 0, True, facts.PolicyApplied(policy=policy.complete()))
         self.writer("writer-1", logic)
 
     def writer(self, name: str, logic: int = LOGIC) -> None:
@@ -244,7 +244,7 @@ class AnsweringBus(MemoryBus):
             self.then(self.scribe, body.demand.job)
             return
         if isinstance(body, ApplyPolicy):
-            self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy))
+            self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy.complete()))
             return
         if isinstance(body, ReplaceNode):
             self.scribe.turn(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))

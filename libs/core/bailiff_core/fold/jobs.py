@@ -31,6 +31,8 @@ def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
         preemptible=entry.preemptible if demand.preemptible is None else demand.preemptible,
         may_preempt=entry.preemption_policy == "PreemptLowerPriority",
         spec_digest=fact.spec_digest,
+        project=demand.project or "",
+        base_priority=entry.value,
         shape=hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16],
     )
     pool.jobs[job.id] = job

@@ -22,7 +22,7 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
     for job in pool.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
-            job.priority = entry.value
+            job.priority = job.base_priority = entry.value
             job.preemptible = entry.preemptible if job.demand.preemptible is None else job.demand.preemptible
             job.may_preempt = entry.preemption_policy == "PreemptLowerPriority"
     pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))

@@ -60,6 +60,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     pool.nodes[fact.number] = node
     pool.node_numbers[fact.node] = fact.number
     pool.ever_fits.clear()
+    pool.stale_nodes[fact.number] = None
     _speaks(pool, fact.node)
 
 
@@ -85,6 +86,7 @@ def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
     """Nothing new is placed there; what runs is believed to run."""
     pool.nodes[pool.node_numbers[fact.node]].state = "unreachable"
     pool.ever_fits.clear()
+    pool.stale_nodes[pool.node_numbers[fact.node]] = None
 
 
 @folds(facts.NodeReachable)
@@ -92,6 +94,7 @@ def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
     """It takes work again."""
     pool.nodes[pool.node_numbers[fact.node]].state = "ready"
     pool.ever_fits.clear()
+    pool.stale_nodes[pool.node_numbers[fact.node]] = None
     _speaks(pool, fact.node)
 
 
@@ -109,6 +112,7 @@ def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
     number = pool.node_numbers[fact.node]
     pool.nodes[number].state = "lost"
     pool.ever_fits.clear()
+    pool.stale_nodes[number] = None
     for job in pool.active_jobs():
         for task in job.tasks:
             if task.node == number and task.state not in ("reserved", "released"):
@@ -121,4 +125,5 @@ def reports_stale(pool: Pool, fact: facts.ReportsStale) -> None:
     pool.reports_stale = list(fact.nodes)
     for name in fact.nodes:
         pool.nodes[pool.node_numbers[name]].state = "unreachable"
+        pool.stale_nodes[pool.node_numbers[name]] = None
     pool.ever_fits.clear()

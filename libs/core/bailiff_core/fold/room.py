@@ -23,9 +23,11 @@ def _count(pool: Pool, job: Job, tasks: list[Task], change: object) -> None:
     assert change is add or change is remove
     leaving = job.eviction is not None and not job.eviction.stuck and job.eviction.spare_seq is None
     groups = job.groups()
+    pool.stale_jobs[job.id] = None
     for task in tasks:
         if task.state == "released":
             continue
+        pool.stale_nodes[task.node] = None
         node, group = pool.nodes[task.node], groups[task.index]
         amount = (task.devices, group.cpu_milli, group.memory_bytes)
         if task.state == "reserved":
@@ -46,6 +48,7 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
     pool.reserved.pop(job.id, None)
     pool.starting.pop(job.id, None)
     pool.leaving.pop(job.id, None)
+    pool.stale_jobs[job.id] = None
     job.phase = phase
     if phase == "pending":
         enqueue(pool, job)

@@ -9,7 +9,10 @@ from .places import NodeShare
 
 
 class VictimChoice(Document):
-    """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet."""
+    """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet.
+
+    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved: where it goes on, kept for it.
+    """
 
     job: Name
     attempt: Count
@@ -17,6 +20,10 @@ class VictimChoice(Document):
     gpus: Count
     lost_gpu_ms: Count
     reserved: bool = False
+    class_name: str = ""
+    project: str = ""
+    tasks: str = ""
+    moved: tuple[NodeShare, ...] = ()
 
 
 class Excluded(Document):
@@ -27,8 +34,30 @@ class Excluded(Document):
     examples: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
 
 
+class ClassGpus(Document):
+    """So many GPUs, in thousandths, are taken from victims of this priority."""
+
+    priority: Integer
+    gpu_milli: Count
+
+
+class Cost(Document):
+    """What a set of victims costs, most important first (DESIGN §5). Compare field by field, in this order."""
+
+    classes: Annotated[tuple[ClassGpus, ...], Field(max_length=64)] = ()
+    under_share_gpu_milli: Count = 0
+    lost_gpu_ms: Count = 0
+    jobs_stopped: Count = 0
+    tasks: Count = 0
+    broken_nodes: Count = 0
+
+
 class Explanation(Document):
-    """Why this set and no other. `proven`: an exact search finished. `steps` of it were used."""
+    """Why this set and no other. `proven`: an exact search finished, nothing is cheaper. `steps` of it were used.
+
+    cost: of the chosen set, level by level of the objective. at_least: where nothing is proven, no set costs less than
+    this. runner_up: the next best set that was found.
+    """
 
     candidates: Count = 0
     excluded: tuple[Excluded, ...] = ()
@@ -36,16 +65,22 @@ class Explanation(Document):
     proven: bool = False
     runner_up: tuple[Name, ...] = ()
     runner_up_lost_gpu_ms: Count = 0
+    cost: "Cost | None" = None
+    at_least: "Cost | None" = None
+    runner_up_cost: "Cost | None" = None
 
 
 class Answer(Document):
     """The answer to one open request: victims and a placement, or why there are none.
 
+    tasks: the members that the placement is for, as ranges; empty: all. verb: by which they may be placed.
     refused: `impossible` (proven: no set of permitted victims makes room) or `gave-up` (the step budget ran out).
     """
 
     request: Count
     job: Name
+    verb: Literal["allocate", "consolidate", "reclaim", "preempt"] = "preempt"
+    tasks: str = ""
     victims: tuple[VictimChoice, ...] = ()
     placement: tuple[NodeShare, ...] = ()
     refused: Literal["impossible", "gave-up"] | None = None

@@ -30,6 +30,23 @@ def parse_duration(value: object) -> object:
     return int(number) * MICROSECONDS[unit]
 
 
+BYTES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_bytes(value: object) -> object:
+    """Bytes from `64GiB`, `512 MiB`, `80GB`, or an integer that is bytes already."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    digits = len(text) - len(text.lstrip("0123456789"))
+    number, unit = text[:digits], text[digits:].strip()
+    if not number or unit not in BYTES:
+        raise ValueError(
+            f"{value!r} is not an amount of memory: write a whole number and one of {', '.join(BYTES)[2:]}, as in 64GiB"
+        )
+    return int(number) * BYTES[unit]
+
+
 MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
 
 

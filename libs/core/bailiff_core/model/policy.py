@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Name, in_order
+from .amounts import Bounds, Weights
+from .document import Count, Document, Duration, Integer, Label, Labels, Name, in_order, parse_duration
 
 Verb = Literal["allocate", "consolidate", "reclaim", "preempt"]
+VERBS: tuple[Verb, ...] = ("allocate", "consolidate", "reclaim", "preempt")
 
 
 class PriorityClass(Document):
@@ -18,13 +20,117 @@ class PriorityClass(Document):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     global_default: bool = False
     grace: Duration | None = None
+    immediate: bool = False
+    immediate_grace: Duration | None = None
+    start_within: "StartWithin | None" = None
+    checkpoint_wait: Duration | None = None
+
+
+class StartWithin(Document):
+    """How soon jobs of a class should run after they are submitted; misses are counted and explained."""
+
+    p95: Duration | None = None
+    p99: Duration | None = None
+
+
+class MinRuntime(Document):
+    """So long after its last start a job is shielded, from each verb. Left out: inherited from the project above."""
+
+    preempt: Duration | None = None
+    reclaim: Duration | None = None
+
+
+class Project(Document):
+    """A node in the tree of projects. `created` orders projects by age; equal or left out: the document's order.
+
+    quota: what it deserves; GPUs left out are 0, CPU and memory left out have no bound. limit: a hard cap.
+    """
+
+    name: Name
+    parent: Name | None = None
+    created: Count = 0
+    quota: Bounds = Bounds()
+    limit: Bounds = Bounds()
+    over_quota_weight: Weights = Weights()
+    priority: Integer = 0
+    min_runtime: MinRuntime = MinRuntime()
+    description: Annotated[str, Field(max_length=1000)] = ""
+
+
+class Topology(Document):
+    """An ordered list of node labels, coarse to fine."""
+
+    name: Name
+    levels: Annotated[tuple[Label, ...], Field(min_length=1, max_length=16)]
+
+
+class EvictionCap(Document):
+    """At most `evictions` involuntary evictions of one job within `window`."""
+
+    evictions: Annotated[Integer, Field(ge=1)]
+    window: Annotated[Duration, Field(ge=1)]
+
+
+class Cooldown(Document):
+    """After an eviction: how long the job is left alone once it runs again; how long a reclaimed project may not borrow."""
+
+    job: Duration = 0
+    project: Duration = 0
+
+
+class Ageing(Document):
+    """A job evicted `evictions` times, or waiting longer than `waiting`, counts `boost` more, below all that is not preemptible."""
+
+    boost: Annotated[Integer, Field(ge=1)]
+    evictions: Annotated[Integer, Field(ge=1)] | None = None
+    waiting: Annotated[Duration, Field(ge=1)] | None = None
+
+
+class Budget(Document):
+    """Of the jobs with these labels (and of this project and what lies below it), at most `most` are on their way out at a time."""
+
+    name: Name
+    labels: Labels = Field(default_factory=dict)
+    project: Name | None = None
+    most: Count
+
+
+class ScheduleTimeout(Document):
+    """What happens to a gang that waits longer than `after`: it is reported, it fails, or smaller ones may pass."""
+
+    after: Annotated[Duration, Field(ge=1)] = 300_000_000
+    then: Literal["report", "fail", "pass"] = "report"
+
+
+class Protections(Document):
+    """Who is left alone, and when. What is left out is off.
+
+    excluded: jobs with any of these labels are no victims. stale_gang: grace of a gang that lost a member; negative: never.
+    """
+
+    min_runtime: MinRuntime = MinRuntime()
+    eviction_cap: EvictionCap | None = None
+    cooldown: Cooldown = Cooldown()
+    ageing: Ageing | None = None
+    preemption_delay: Duration = 0
+    excluded: tuple[Labels, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    stale_gang: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1)] = 0
+    schedule_timeout: ScheduleTimeout | None = None
 
 
 class PreemptionRules(Document):
-    """Who may displace whom. Verbs not named are off."""
+    """Who may displace whom. Verbs not named are off.
 
-    verbs: tuple[Verb, ...] = ("allocate", "preempt")
-    scope: Literal["pool", "project"] = "pool"
+    scope: whose jobs `preempt` may take; left out: the job's own project where there are projects, else the pool.
+    quota_shields: under scope `pool`, what runs within its own project's quota is left alone.
+    most_moved: how many jobs one consolidation may move; 0: none, -1: any number.
+    """
+
+    verbs: tuple[Verb, ...] = VERBS
+    scope: Literal["pool", "project"] | None = None
+    quota_shields: bool = True
+    most_moved: Annotated[Integer, Field(ge=-1)] = 0
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
     selection_backoff: Annotated[Duration, Field(ge=1, le=3_600_000_000)] = 1_000_000
@@ -80,6 +186,11 @@ class Policy(Document):
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
     max_rejections_per_minute: Count = 60
+    projects: Annotated[tuple[Project, ...], Field(max_length=10_000)] = ()
+    topologies: Annotated[tuple[Topology, ...], Field(max_length=64)] = ()
+    protections: Protections = Protections()
+    backfill: Literal["greedy", "reserve"] = "reserve"
+    packing: Literal["binpack", "spread"] = "binpack"
 
     @model_validator(mode="after")
     def _classes_are_unambiguous(self) -> "Policy":
@@ -91,6 +202,37 @@ class Policy(Document):
         if len(defaults) != 1:
             raise ValueError(f"exactly one priority class is the global default, found {defaults or 'none'}")
         return self
+
+    @model_validator(mode="after")
+    def _projects_are_a_tree(self) -> "Policy":
+        parents: dict[str, str | None] = {}
+        for project in self.projects:
+            if project.name in parents:
+                raise ValueError(f"project {project.name!r} is defined twice")
+            parents[project.name] = project.parent
+        for name in parents:
+            above, seen = parents[name], [name]
+            while above is not None:
+                if above not in parents:
+                    raise ValueError(f"project {seen[-1]!r} names the parent {above!r}, which is not defined")
+                if above in seen:
+                    raise ValueError(f"projects {' -> '.join([*seen, above])} go round in a circle")
+                seen.append(above)
+                above = parents[above]
+        names = [topology.name for topology in self.topologies]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"topology {name!r} is defined twice")
+        return self
+
+    def complete(self) -> "Policy":
+        """The same policy with every field written out: what goes into the log must not depend on a later release's defaults."""
+        return Policy.model_validate_json(self.model_dump_json())
+
+    @property
+    def scope(self) -> Literal["pool", "project"]:
+        """Whose jobs `preempt` may take."""
+        return self.preemption.scope or ("project" if self.projects else "pool")
 
     def find_class(self, name: str | None) -> PriorityClass | None:
         """The class of that name, the global default for `None`, or `None` where the policy knows no such class."""

@@ -1,7 +1,8 @@
 """What the fold keeps of one pool. Only `fold` changes these values; everyone else reads them."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .answer import Answer
 from .demand import JobDemand, TaskGroup
@@ -10,7 +11,7 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure"]
+EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -31,12 +32,16 @@ class Device:
 
 @dataclass(slots=True)
 class Room:
-    """An amount of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots."""
+    """An amount of one node: a mask of whole devices, CPU in millicores, memory in bytes, task slots.
+
+    shares: of devices that are shared, by device number, in units of `sharing.py`; such a device is in no mask.
+    """
 
     devices: int = 0
     cpu_milli: int = 0
     memory_bytes: int = 0
     slots: int = 0
+    shares: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -68,24 +73,8 @@ class Node:
 
 
 @dataclass(slots=True)
-class Task:
-    """One member of a gang in the job's present attempt."""
-
-    index: int
-    node: int
-    devices: int
-    state: TaskState
-    exit_code: int | None = None
-    noticed: bool = False
-    term_sent: bool = False
-    kill_sent: bool = False
-    spared: bool = False
-    started_at: int | None = None
-
-
-@dataclass(slots=True)
 class Eviction:
-    """A decided eviction of a job's present attempt. `ordered_by` is the seq that the agents' fences compare.
+    """A decided eviction of a job's present attempt, or of one surplus task. `ordered_by` is the seq that the agents' fences compare.
 
     begun_seq: the record that let the executor tell the agents; spare_seq: the record that took it back.
     """
@@ -102,8 +91,31 @@ class Eviction:
 
 
 @dataclass(slots=True)
+class Task:
+    """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on."""
+
+    index: int
+    node: int
+    devices: int
+    state: TaskState
+    exit_code: int | None = None
+    noticed: bool = False
+    term_sent: bool = False
+    kill_sent: bool = False
+    spared: bool = False
+    started_at: int | None = None
+    eviction: Eviction | None = None
+
+
+@dataclass(slots=True)
 class Job:
-    """A gang and where it stands. Times are µs UTC on log time."""
+    """A gang and where it stands. Times are µs UTC on log time.
+
+    priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
+    place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
+    kept for its next attempt while this one still leaves, and until when (a job that is moved). evicted_at: involuntary
+    evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    """
 
     id: str
     seq: int
@@ -114,6 +126,8 @@ class Job:
     preemptible: bool
     may_preempt: bool
     spec_digest: str
+    project: str = ""
+    base_priority: int = 0
     shape: str = ""
     phase: JobPhase = "pending"
     attempt: int = 0
@@ -130,6 +144,12 @@ class Job:
     evictions: int = 0
     failures: int = 0
     ended_at: int | None = None
+    last_checkpoint: int | None = None
+    evicted_at: list[int] = field(default_factory=list)
+    stale_since: int | None = None
+    promise: list[Task] = field(default_factory=list)
+    promise_until: int | None = None
+    timed_out: bool = False
     told_waiting: bool = False
     not_before: int = 0
     next_request_at: int = 0
@@ -139,10 +159,20 @@ class Job:
         """The task group of each task, by task index."""
         return [group for group in self.demand.tasks for _ in range(group.count)]
 
+    def task(self, index: int) -> Task | None:
+        """The member of that index, where it has a place."""
+        at = bisect_left(self.tasks, index, key=lambda task: task.index)
+        return self.tasks[at] if at < len(self.tasks) and self.tasks[at].index == index else None
+
     @property
     def size(self) -> int:
-        """How many tasks the gang has."""
+        """How many tasks the gang has, placed or not."""
         return sum(group.count for group in self.demand.tasks)
+
+    @property
+    def minimum(self) -> int:
+        """How many tasks must run together; the others are surplus."""
+        return self.size if self.demand.min_tasks is None else self.demand.min_tasks
 
     @property
     def gpus(self) -> int:
@@ -200,13 +230,16 @@ class Rejections:
 class Pool:
     """The whole state of one domain after the record `seq`.
 
-    queue: pending jobs in queue order. active: jobs that hold or are promised room. reserved, starting, leaving: those
+    queue: jobs that lack tasks, by priority, age and id (`queue/order.py` has the order in which they are tried). active: jobs that hold or are promised room. reserved, starting, leaving: those
     of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
-    gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing. The
-    last four are no part of the state's digest: they hold nothing between turns, or are caches.
+    gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
+    none is part of the state's digest: they hold nothing between turns, or are caches.
+    reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
+    would not have admitted leaves.
     """
 
     domain: str = ""
@@ -241,10 +274,15 @@ class Pool:
     requests: dict[str, RequestMemo] = field(default_factory=dict)
     rejections: dict[str, Rejections] = field(default_factory=dict)
     reports_stale: list[str] = field(default_factory=list)
+    reclaimed_at: dict[str, int] = field(default_factory=dict)
+    enforcing: bool = False
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
+    stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
+    stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    scene: Any = field(default=None, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:

@@ -24,19 +24,32 @@ class JobPlaced(Decision):
     expires: Time | None = None
 
 
-class JobStartOrdered(Decision):
-    """All room of a reservation is free: the gang starts on it."""
+class JobGrown(Decision):
+    """A running elastic job gets more of its tasks, in the same attempt."""
 
     job: Name
     attempt: Count
+    verb: VerbName = "allocate"
+    placement: tuple[NodeShare, ...]
+    reserved: bool = False
+    expires: Time | None = None
+
+
+class JobStartOrdered(Decision):
+    """All room of a reservation is free: the gang starts on it. tasks: only these, which join a running job."""
+
+    job: Name
+    attempt: Count
+    tasks: str = ""
 
 
 class ReservationDropped(Decision):
-    """The reservation is gone: it expired, its job went away, or its room did."""
+    """The reservation is gone: it expired, its job went away, or its room did. tasks: only these, of a job that runs."""
 
     job: Name
-    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted"]
+    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled"]
     plan: Count | None = None
+    tasks: str = ""
 
 
 class JobWaits(Decision):
@@ -52,10 +65,15 @@ class Asker(Document):
     job: Name
     class_name: Name
     priority: Integer
+    project: str = ""
+    base_priority: Integer | None = None
 
 
 class PreemptionRequested(Decision):
-    """A job does not fit, and the policy lets it displace others. All requests of one turn form one selection."""
+    """A job does not fit, and the policy lets it displace others. All requests of one turn form one selection.
+
+    verbs: those that may be tried for it, in this order. tasks: the members that need room; empty: all.
+    """
 
     job: Name
     verb: VerbName = "preempt"
@@ -64,6 +82,8 @@ class PreemptionRequested(Decision):
     priority: Integer
     reason: Annotated[str, Field(max_length=2000)]
     deadline: Time | None = None
+    verbs: tuple[VerbName, ...] = ()
+    tasks: str = ""
 
 
 class PreemptionDecided(Decision):
@@ -71,6 +91,7 @@ class PreemptionDecided(Decision):
 
     dropped: victims of the proposal that are not needed any more. spared: victims of a reservation that is given up
     for this asker, whose room nobody needs now; the other victims of that reservation leave for this asker instead.
+    tasks: the asker's members that the placement is for, where its others run already; empty: a new attempt.
     """
 
     request: Count
@@ -84,6 +105,7 @@ class PreemptionDecided(Decision):
     explanation: Explanation
     dropped: tuple[Name, ...] = ()
     spared: tuple[Name, ...] = ()
+    tasks: str = ""
 
 
 class PreemptionRefused(Decision):
@@ -107,13 +129,14 @@ class SelectionTimedOut(Decision):
 
 
 class EvictionDecided(Decision):
-    """The job's present attempt is stopped for a reason other than a preemption."""
+    """The job's present attempt is stopped for a reason other than a preemption. tasks: only these leave, the job goes on."""
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure"]
+    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
+    tasks: str = ""
 
 
 class EvictionStuck(Decision):
@@ -121,6 +144,7 @@ class EvictionStuck(Decision):
 
     job: Name
     attempt: Count
+    tasks: str = ""
 
 
 class EvictionWithdrawn(Decision):
@@ -131,6 +155,7 @@ class EvictionWithdrawn(Decision):
     plan: Count | None
     told: bool
     reason: str
+    tasks: str = ""
 
 
 class JobRequeued(Decision):
@@ -152,3 +177,32 @@ class JobEnded(Decision):
     outcome: Literal["succeeded", "failed", "cancelled", "evicted"]
     exit_codes: dict[str, Integer] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobShrunk(Decision):
+    """These surplus tasks are gone and their room is free; the job goes on with the others."""
+
+    job: Name
+    attempt: Count
+    tasks: str
+    outcome: Literal["preempted", "preempted-unclean", "lost"]
+    cause: str
+    lost_gpu_ms: Count = 0
+
+
+class JobAged(Decision):
+    """The rule `ageing`: from here on the job counts with `effective` instead of `priority`, or no longer does."""
+
+    job: Name
+    priority: Integer
+    effective: Integer
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class ScheduleTimedOut(Decision):
+    """The rule `schedule-timeout`: the gang waits longer than the policy means it to. then: what follows."""
+
+    job: Name
+    waited: Duration
+    then: Literal["report", "fail", "pass"]
+    reason: Annotated[str, Field(max_length=2000)] = ""

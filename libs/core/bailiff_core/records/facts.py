@@ -37,14 +37,18 @@ class DomainCreated(Fact):
 
 
 class PolicyApplied(Fact):
-    """The policy in force from here on, whole. The first one of a log came from no request."""
+    """The policy in force from here on, whole. The first one of a log came from no request.
+
+    enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
+    """
 
     policy: Policy
     request: RequestId | None = None
+    enforce: bool = False
 
     def to_data(self) -> dict[str, object]:
-        """All fields, defaults too: a later release may have other defaults."""
-        return self.model_dump(mode="json")
+        """All fields that were written, defaults too: a later release may have other defaults, and other fields."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class WriterStarted(Fact):
@@ -140,6 +144,24 @@ class JobCancelled(Fact):
     request: RequestId
     job: Name
     reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobScaled(Fact):
+    """The job asks for another number of tasks. `tasks` of the task group `group` (a list position of its demand)."""
+
+    request: RequestId
+    job: Name
+    group: Count = 0
+    tasks: Annotated[Integer, Field(ge=1, le=10_000)]
+    min_tasks: Annotated[Integer, Field(ge=1)] | None = None
+
+
+class JobReclassified(Fact):
+    """A waiting job gets another priority class."""
+
+    request: RequestId
+    job: Name
+    priority_class: Name
 
 
 class NodeReplaced(Fact):

@@ -152,7 +152,7 @@ def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | 
     missing = unsupported_policy(apply.policy)
     if missing is not None:
         return Rejected("not-supported", missing)
-    return [PolicyApplied(policy=apply.policy, request=request)]
+    return [PolicyApplied(policy=apply.policy.complete(), request=request)]
 
 
 def unsupported_policy(policy: Policy) -> str | None:

@@ -1,0 +1,93 @@
+"""Amounts of the three resources that projects are measured in, and what one may write for them."""
+
+from fractions import Fraction
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, model_validator
+
+from .document import Document, Integer, parse_bytes
+
+UNLIMITED = -1
+Amount = int | Fraction
+Bound = Annotated[Integer, Field(ge=UNLIMITED)]
+Weight = Annotated[Integer, Field(ge=0)]
+
+
+class Amounts(NamedTuple):
+    """GPUs in thousandths of one, CPU in millicores, memory in bytes.
+
+    Whole numbers, but for GPUs where tasks ask for MiB: then exact fractions of a thousandth.
+    """
+
+    gpu_milli: Amount = 0
+    cpu_milli: Amount = 0
+    memory_bytes: Amount = 0
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        """Resource by resource."""
+        return Amounts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
+
+    def minus(self, other: "Amounts") -> "Amounts":
+        """Resource by resource; may go below zero."""
+        return Amounts(self[0] - other[0], self[1] - other[1], self[2] - other[2])
+
+    def within(self, other: "Amounts") -> bool:
+        """Whether no resource is above `other`'s."""
+        return self[0] <= other[0] and self[1] <= other[1] and self[2] <= other[2]
+
+
+NOTHING = Amounts()
+
+
+class Bounds(Document):
+    """A quota or a limit, per resource. -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+
+    gpu_milli: Bound | None = None
+    cpu_milli: Bound | None = None
+    memory_bytes: Bound | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _friendly(cls, value: Any) -> Any:
+        return friendly_amounts(value)
+
+
+class Weights(Document):
+    """How a project shares in what is left over, per resource. A single number stands for all three."""
+
+    gpu: Weight = 1
+    cpu: Weight = 1
+    memory: Weight = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_for_all(cls, value: Any) -> Any:
+        return {"gpu": value, "cpu": value, "memory": value} if isinstance(value, int) else value
+
+
+def friendly_amounts(value: Any) -> Any:
+    """`gpus`, `cpus` and `memory` as people write them, in thousandths and bytes. Raises `ValueError`."""
+    if not isinstance(value, dict):
+        return value
+    found = dict(value)
+    for friendly, exact, convert in (
+        ("gpus", "gpu_milli", _thousandths),
+        ("cpus", "cpu_milli", _thousandths),
+        ("memory", "memory_bytes", parse_bytes),
+    ):
+        if friendly in found:
+            if exact in found:
+                raise ValueError(f"{friendly} and {exact} say the same thing: leave one out")
+            found[exact] = convert(found.pop(friendly))
+    return found
+
+
+def _thousandths(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number of them")
+    if value == UNLIMITED:
+        return UNLIMITED
+    exact = Fraction(str(value)) * 1000
+    if exact.denominator != 1:
+        raise ValueError(f"{value!r} is finer than a thousandth")
+    return int(exact)

@@ -1,0 +1,59 @@
+"""The pool as trials see it: rooms of nodes and use of projects, on which to evict, to place, and to take all of it back.
+
+The scene is kept in `pool.scene` and brought up to date with what the fold changed; it is never rebuilt while it stands.
+"""
+
+from bailiff_core.model.pool import Pool
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.rooms import Rooms
+from bailiff_core.queue.usage import Usage
+
+Mark = tuple[int, int]
+
+
+class Scene:
+    """Rooms and use together."""
+
+    def __init__(self, pool: Pool, rooms: Rooms, usage: Usage) -> None:
+        self.pool = pool
+        self.rooms = rooms
+        self.usage = usage
+
+    def mark(self) -> Mark:
+        """A point to come back to."""
+        return self.rooms.mark(), self.usage.mark()
+
+    def rollback(self, mark: Mark) -> None:
+        """Undo everything since `mark`."""
+        self.rooms.rollback(mark[0])
+        self.usage.rollback(mark[1])
+
+    def evict(self, unit: Unit) -> None:
+        """As if the unit were told to leave: its room comes later, its project no longer uses it."""
+        self.rooms.evict(unit)
+        self.usage.evict(unit)
+
+    def put_back(self, unit: Unit) -> None:
+        """The opposite of `evict`."""
+        self.rooms.put_back(unit)
+        self.usage.put_back(unit)
+
+    def place(self, unit: Unit, place: GangPlace) -> None:
+        """The unit stands there from now on."""
+        self.rooms.place(unit, place)
+        self.usage.place(unit, place)
+
+
+def scene_of(pool: Pool) -> Scene:
+    """The pool's scene, up to date."""
+    scene = pool.scene
+    if scene is None:
+        scene = pool.scene = Scene(pool, Rooms.of(pool), Usage.of(pool))
+    else:
+        assert isinstance(scene, Scene)
+        scene.rooms.refresh(pool, pool.stale_nodes)
+        scene.usage.refresh(pool, pool.stale_jobs)
+    pool.stale_nodes.clear()
+    pool.stale_jobs.clear()
+    return scene
