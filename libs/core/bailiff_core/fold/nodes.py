@@ -18,7 +18,10 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     devices = list(known.devices) if known is not None else []
     numbers = {device.id: device.number for device in devices}
     present = {device.id for device in fact.devices}
-    used = known.held.devices | known.reserved.devices | known.quarantined if known is not None else 0
+    used = 0
+    if known is not None:
+        used = known.held.devices | known.reserved.devices | known.quarantined
+        used |= sum(1 << number for number in {**known.held.shares, **known.reserved.shares})
     vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
     for found in fact.devices:
         number = numbers.get(found.id, -1)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import ENDED, Job, JobPhase, Pool, Task
 from bailiff_core.model.room import add, remove
+from bailiff_core.model.sharing import amount_of, devices_of
 from bailiff_core.queue.order import dequeue, enqueue
 
 
@@ -29,7 +30,7 @@ def _count(pool: Pool, job: Job, tasks: list[Task], change: object) -> None:
             continue
         pool.stale_nodes[task.node] = None
         node, group = pool.nodes[task.node], groups[task.index]
-        amount = (task.devices, group.cpu_milli, group.memory_bytes)
+        amount = amount_of(node, group, task.devices)
         if task.state == "reserved":
             change(node.reserved, *amount)
             continue
@@ -77,7 +78,7 @@ def tasks_of(job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list
     for share in placement:
         free = numbers(share.devices)
         for index in numbers(share.tasks):
-            count = groups[index].gpu_milli // 1000
+            count = devices_of(groups[index])
             mask = sum(1 << device for device in free[:count])
             del free[:count]
             tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting"))
