@@ -115,6 +115,7 @@ class Job:
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
     kept for its next attempt while this one still leaves, and until when (a job that is moved). evicted_at: involuntary
     evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it waited for its first start.
     """
 
     id: str
@@ -150,6 +151,8 @@ class Job:
     promise: list[Task] = field(default_factory=list)
     promise_until: int | None = None
     timed_out: bool = False
+    waiting_since: int = 0
+    first_wait: int | None = None
     told_waiting: bool = False
     not_before: int = 0
     next_request_at: int = 0
@@ -236,8 +239,8 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
-    none is part of the state's digest: they hold nothing between turns, or are caches.
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
+    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing between turns, or are caches.
     reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
     would not have admitted leaves.
     """
@@ -283,6 +286,8 @@ class Pool:
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
+    stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    agenda: Any = field(default=None, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:
