@@ -27,10 +27,3 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
         return evicted_at[-cap.evictions] > begin
 
     return capped
-
-
-def count(pool: Pool, job: Job) -> None:
-    """One more involuntary eviction of the job; those that no cap counts any more are forgotten."""
-    cap = pool.rules.protections.eviction_cap
-    if cap is not None:
-        job.evicted_at = [*job.evicted_at, pool.now][-cap.evictions :]

@@ -4,12 +4,16 @@ Reclaim marks the losing project and those above it, up to where the asker's sid
 project starts nothing that would take it beyond its quota.
 """
 
+from typing import TYPE_CHECKING
+
 from bailiff_core.model.amounts import UNLIMITED, Amounts
 from bailiff_core.model.pool import Pool
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.measure import of_unit
 from bailiff_core.queue.tree import called, tree_of
-from bailiff_core.scene import Scene
+
+if TYPE_CHECKING:
+    from bailiff_core.scene import Scene
 
 NAME = "cooldown"
 
@@ -30,7 +34,7 @@ def may_borrow_at(pool: Pool, project: str) -> int:
     return pool.reclaimed_at[project] + cooldown if cooldown and project in pool.reclaimed_at else 0
 
 
-def keeps_from_borrowing(scene: Scene, unit: Unit) -> str | None:
+def keeps_from_borrowing(scene: "Scene", unit: Unit) -> str | None:
     """Why the unit may not start now, as a sentence, or `None`: a project of its path would borrow back too soon."""
     pool = scene.pool
     if not pool.reclaimed_at or not pool.rules.protections.cooldown.project:
