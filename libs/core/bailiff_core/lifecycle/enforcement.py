@@ -40,7 +40,7 @@ class Bound:
         """What is exceeded."""
         for at, name in enumerate(RESOURCES):
             if self.exceeded(at):
-                used, most = in_words(at, self.used(self.project)[at], self.most[at])
+                used, most = in_words(at, self.used(self.project)[at]), in_words(at, self.most[at], up=False)
                 return f"{called(self.project)} uses {used} of its {self.what} of {most} {name}"
         return f"{called(self.project)} keeps to its {self.what}"
 
