@@ -51,8 +51,8 @@ class Index:
                 best.setdefault(key, []).append(entries)
         for key in sorted(best):
             lists = best[key]
-            entries = iter(lists[0][:] if len(lists) == 1 else merge(*(entries[:] for entries in lists)))
-            found = (offer_of(need, node, self._suited[node], later=later) for _, node in entries)
+            in_order = lists[0][:] if len(lists) == 1 else merge(*(entries[:] for entries in lists))
+            found = (offer_of(need, node, self._suited[node], later=later) for _, node in in_order)
             if spread and not need.devices:
                 yield from sorted((offer for offer in found if offer), key=lambda offer: -offer.free_cpu(later=later))
             else:

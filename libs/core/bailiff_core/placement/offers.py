@@ -1,13 +1,14 @@
 """Which nodes take a task, and which of two is the better one (semantics §3 "Placement")."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from .need import Need
 from .rooms import NodeRoom, slots_for
 
 
-class Offer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Offer:
     """The node takes `count` tasks, on devices of the mask `suited`."""
 
     node: NodeRoom

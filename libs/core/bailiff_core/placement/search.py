@@ -1,6 +1,7 @@
 """Packs tasks of several needs when filling greedily has failed: all packings are tried, within a budget."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from .budget import Budget
@@ -37,7 +38,7 @@ def find_packing(
                 marks.pop()
                 continue
             need = wanted[len(levels) - 1][0]
-            chunks.append([take_chunk(rooms, need, *offer, later=later) for offer in spread])
+            chunks.append([take_chunk(rooms, need, offer.node, offer.suited, offer.count, later=later) for offer in spread])
             if len(levels) == len(wanted):
                 return [chunk for level in chunks for chunk in level]
             if all(capacity(rooms, need, where, later=later) >= count for need, count in wanted[len(levels) :]):
@@ -54,7 +55,7 @@ def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, where: Wh
     nodes = list(offers(rooms, need, where, later=later))
     caps = [offer.count for offer in nodes]
     if level == len(wanted) - 1:  # nothing comes after: one spread is as good as all
-        yield [offer._replace(count=n) for offer, n in zip(nodes, _packed(caps, count), strict=True) if n]
+        yield [replace(offer, count=n) for offer, n in zip(nodes, _packed(caps, count), strict=True) if n]
         return
     twin = _twins(rooms, nodes, [need for need, _ in wanted], later=later)
     room_after = [0] * (len(caps) + 1)
@@ -75,7 +76,7 @@ def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, where: Wh
             going_down = left <= room_after[place + 1]
             continue
         if going_down and left == 0:
-            yield [offer._replace(count=n) for offer, n in zip(nodes, counts, strict=True) if n]
+            yield [replace(offer, count=n) for offer, n in zip(nodes, counts, strict=True) if n]
         # Step back to the last node that can take one task less.
         while counts and (counts[-1] == 0 or left + 1 > room_after[len(counts)]):
             left += counts.pop()
@@ -100,7 +101,8 @@ def _twins(rooms: Rooms, nodes: list[Offer], needs: list[Need], *, later: bool) 
     shared = any(need.shared for need in needs)
     seen: dict[tuple[object, ...], int] = {}
     found: list[int | None] = []
-    for place, (node, _, _) in enumerate(nodes):
+    for place, offer in enumerate(nodes):
+        node = offer.node
         room = node.later if later else node.now()
         devices = tuple(
             (room.devices & suited[node.number]).bit_count() if node.number in suited else -1 for suited in suited_by_need
