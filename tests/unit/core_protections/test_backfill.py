@@ -134,7 +134,10 @@ def test_who_is_just_being_started_ends_its_limit_from_now():
     job = limited(sketch.running("starting", "a", range(8), phase="starting"), HOUR)
     job.last_start = None
     sketch.pool.starting[job.id] = None
-    assert backfill(sketch, sketch.job("head", group(gpus=8))).starts == sketch.pool.now + HOUR
+    head = sketch.job("head", group(gpus=8))
+    assert backfill(sketch, head).starts == sketch.pool.now + HOUR
+    job.demand = job.demand.model_copy(update={"run_time_limit": None})
+    assert backfill(sketch, head).starts is None
 
 
 def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
