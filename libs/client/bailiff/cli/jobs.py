@@ -143,7 +143,7 @@ async def _until_ended(session: Session, client: Client, domain: str, job: str, 
 
 def about(found: list[Line], job: str) -> list[Line]:
     """Of a preemption's lines, the one for this victim; for its asker, and for any other record, all."""
-    return [line for line in found if line.said.who.startswith(f"{job} →")] or found
+    return [line for line in found if "→" in line.said.who and line.said.who.startswith((f"{job} ", f"{job}/"))] or found
 
 
 async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN) -> Outcome:
