@@ -489,7 +489,9 @@ def _job_grown(decision: decisions.JobGrown, pool: Pool) -> Said:
 @tells(decisions.JobShrunk)
 def _job_shrunk(decision: decisions.JobShrunk, _pool: Pool) -> Said:
     lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
-    return Said("job shrank", _members(decision.job, decision.tasks), _joined(f"it goes on without: {decision.cause}", lost), "warn")
+    return Said(
+        "job shrank", _members(decision.job, decision.tasks), _joined(f"it goes on without: {decision.cause}", lost), "warn"
+    )
 
 
 @tells(decisions.JobStartOrdered)

@@ -16,6 +16,7 @@ from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
 
 from .eventline import demand_text, lines, node_name
+from .friendly import memory_text, thousandths_text
 from .policyfile import policy_document
 
 
@@ -23,18 +24,25 @@ class JobRow(TypedDict):
     """One job in `bailiff list`. ahead: jobs before it in the queue, null unless it waits. state: the phase,
 
     or `held` (a decision about it failed) or `cancelling`. waiting_s counts since it was submitted or last evicted,
-    running_s since all its tasks run.
+    running_s since all its tasks run. priority: as it counts now, base_priority: its class's. gpus: whole ones of the
+    gang; gpus_text also says parts. placed_tasks hold room, reserved_nodes is where the job is promised some.
     """
 
     job: str
+    project: str
     priority_class: str
     priority: int
+    base_priority: int
     preemptible: bool
     state: str
     ahead: int | None
     gpus: int
+    gpus_text: str
     tasks: int
+    min_tasks: int
+    placed_tasks: int
     nodes: list[str]
+    reserved_nodes: list[str]
     attempt: int
     evictions: int
     failures: int
@@ -146,13 +154,29 @@ def moment(micros: int | None) -> str | None:
 # --- jobs
 
 
-def jobs(pool: Pool, now: int, *, ended: bool = False) -> list[JobRow]:
-    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first."""
+def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
+    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first.
+
+    project: only jobs of it and of those below it.
+    """
+    mine = None if project is None else dict.fromkeys(below(pool, project))
     active = sorted(pool.active_jobs(), key=queue_key)
     waiting = [pool.jobs[name] for name in pool.queue]
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
     ahead = {name: at for at, name in enumerate(pool.queue)}
-    return [job_row(pool, job, now, ahead.get(job.id)) for job in [*active, *waiting, *over]]
+    found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
+    return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
+
+
+def below(pool: Pool, project: str) -> list[str]:
+    """The project and all that lie below it."""
+    found, more = [project], [project]
+    while more:
+        above = more.pop()
+        children = [each.name for each in pool.rules.projects if each.parent == above]
+        found += children
+        more += children
+    return found
 
 
 def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
@@ -163,14 +187,20 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
     since = max(job.submitted_at, job.last_eviction or 0)
     return {
         "job": job.id,
+        "project": job.project,
         "priority_class": job.class_name,
         "priority": job.priority,
+        "base_priority": job.base_priority,
         "preemptible": job.preemptible,
         "state": state_of(job),
         "ahead": ahead,
         "gpus": job.gpus,
+        "gpus_text": job_gpus_text(job),
         "tasks": job.size,
-        "nodes": list(dict.fromkeys(node_name(pool, task.node) for task in job.tasks)),
+        "min_tasks": job.minimum,
+        "placed_tasks": sum(task.state in ("starting", "running", "exited") for task in job.tasks),
+        "nodes": _names(pool, [task for task in job.tasks if task.state != "reserved"]),
+        "reserved_nodes": _names(pool, [*(task for task in job.tasks if task.state == "reserved"), *job.promise]),
         "attempt": job.attempt,
         "evictions": job.evictions,
         "failures": job.failures,
@@ -181,6 +211,23 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
         "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
         "note": note_of(pool, job),
     }
+
+
+def _names(pool: Pool, tasks: list[Task]) -> list[str]:
+    return list(dict.fromkeys(node_name(pool, task.node) for task in tasks))
+
+
+def job_gpus_text(job: Job) -> str:
+    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some."""
+    milli, bytes_of = 0, dict[int, int]()
+    for group in job.demand.tasks:
+        devices = group.count * (group.gpu_devices or 1)
+        milli += group.count * group.gpu_milli + devices * (group.gpu_share_milli or 0)
+        if group.gpu_share_bytes is not None:
+            bytes_of[group.gpu_share_bytes] = bytes_of.get(group.gpu_share_bytes, 0) + devices
+    parts = [thousandths_text(milli)] if milli or not bytes_of else []
+    parts += [f"{f'{count} × ' if count > 1 else ''}{memory_text(size)}" for size, count in bytes_of.items()]
+    return " + ".join(parts)
 
 
 def state_of(job: Job) -> str:
