@@ -199,7 +199,7 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
         "tasks": job.size,
         "min_tasks": job.minimum,
         "placed_tasks": sum(task.state in ("starting", "running", "exited") for task in job.tasks),
-        "nodes": _names(pool, [task for task in job.tasks if task.state != "reserved"]),
+        "nodes": _names(pool, job.tasks),
         "reserved_nodes": _names(pool, [*(task for task in job.tasks if task.state == "reserved"), *job.promise]),
         "attempt": job.attempt,
         "evictions": job.evictions,

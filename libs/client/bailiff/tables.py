@@ -30,7 +30,7 @@ STATE_STYLES = {
 
 
 NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
-WHOLE = ("JOB", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
+WHOLE = ("JOB", "PROJECT", "TASKS", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
 
 
 def table(*columns: str, right: Sequence[str] = (), **options: Any) -> Table:
@@ -63,24 +63,46 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
     """`bailiff list`."""
     if not rows:
         return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
-    added = ["SUBMITTED"] if wide else []
-    made = table("#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", *added, "NOTE", right=NUMBERS)
+    added = ["TASKS", "RESERVED", "SUBMITTED"] if wide else []
+    made = table(
+        "#",
+        "JOB",
+        *(["PROJECT"] if wide else []),
+        "CLASS",
+        "STATE",
+        "GPUS",
+        "NODES",
+        "TRY",
+        "EVICTED",
+        "TIME",
+        *added,
+        "NOTE",
+        right=NUMBERS,
+    )
     for row in rows:
         cells: list[RenderableType] = [
             "" if row["ahead"] is None else str(row["ahead"]),
             text(row["job"], "bold"),
+            *([text(row["project"] or "-")] if wide else []),
             text(f"{row['priority_class']} {row['priority']}"),
             state(row["state"]),
-            str(row["gpus"] or "-"),
+            "-" if row["gpus_text"] == "0" else row["gpus_text"],
             text(_some(row["nodes"], 99 if wide else 1)),
             str(row["attempt"] or "-"),
             str(row["evictions"] or "-"),
             _time_spent(row),
         ]
         if wide:
+            cells.append(text(_tasks(row)))
+            cells.append(text(_some(row["reserved_nodes"], 99)))
             cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
         made.add_row(*cells, text(row["note"], "dim"))
     return made
+
+
+def _tasks(row: JobRow) -> str:
+    least = f", at least {row['min_tasks']}" if row["min_tasks"] < row["tasks"] else ""
+    return f"{row['placed_tasks']}/{row['tasks']}{least}"
 
 
 def _time_spent(row: JobRow) -> str:
@@ -102,8 +124,15 @@ def job(details: JobDetails) -> RenderableType:
     if row["note"]:
         facts.add_row("note", text(row["note"]))
     preemptible = "preemptible" if row["preemptible"] else "not preemptible"
-    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}, {preemptible}"))
+    aged = f" (its class has {row['base_priority']})" if row["base_priority"] != row["priority"] else ""
+    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}{aged}, {preemptible}"))
+    if row["project"]:
+        facts.add_row("project", text(row["project"]))
     facts.add_row("asks for", text(details["demand"]))
+    if row["min_tasks"] < row["tasks"]:
+        facts.add_row("tasks", text(f"{_tasks(row)} placed"))
+    if row["reserved_nodes"]:
+        facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
     facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
     facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:

@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
     command(app, rich_help_panel=PANEL)(describe)
     command(app, rich_help_panel=PANEL, leave_out=("output",))(logs)
     command(app, rich_help_panel=PANEL)(cancel)
+    command(app, rich_help_panel=PANEL)(delete)
 
 
 # --- shared by commands about jobs
@@ -68,17 +69,25 @@ async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN)
 async def list_jobs(
     session: Session,
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Only this project and those below it. Also: BAILIFF_PROJECT.")
+    ] = None,
+    all_projects: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects, whatever is set.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again whenever it changes.")] = False,
 ) -> None:
     """Jobs in queue order: first those with room, then those that wait; # is how many wait before it.
 
-    TRY is the attempt, EVICTED how often it had to leave. GPUS is the whole gang's.
+    TRY is the attempt, EVICTED how often it had to leave. GPUS is the whole gang's. With -o wide also the project, how
+    many tasks are placed of how many (and how many it needs at least), and where room is reserved for it.
     """
+    of = None if all_projects else project or session.settings.project
     async with session.client() as client:
 
         async def look() -> list[present.JobRow]:
             view = await client.view(session.domain)
-            return present.jobs(view.pool, client.now(), ended=all_)
+            if of is not None and all(of != each.name for each in view.pool.rules.projects):
+                raise no_such_project(view.pool, of)
+            return present.jobs(view.pool, client.now(), ended=all_, project=of)
 
         wide = session.output.value == "wide"
         await shown(session, look, lambda rows: tables.jobs(rows, wide=wide), watch=watch)
@@ -115,6 +124,12 @@ async def describe(
         if show_events and session.for_people:
             session.out.print()
             session.show_lines(told)
+
+
+def no_such_project(pool: Pool, project: str) -> Problem:
+    """The policy has no such project."""
+    known = ", ".join(each.name for each in pool.rules.projects) or "none"
+    return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {pool.domain}", f"projects that are there: {known}")
 
 
 def no_such_job(job: str, domain: str, forgotten: bool) -> Problem:
@@ -225,11 +240,16 @@ def _harmless(found: re.Match[str]) -> str:
 # --- cancel
 
 
-async def cancel(
-    session: Session,
-    job: Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' names.")],
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
-) -> ExitCode | None:
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' names.")]
+Reason = Annotated[str, typer.Option(help="Stands in the audit log.")]
+
+
+async def delete(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
+    """The same as cancel, for hands that know kubectl. What is on record about the jobs stays."""
+    return await cancel(session, job, reason)
+
+
+async def cancel(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
     """End jobs, whatever they are doing. What runs is told, and has its grace."""
     worst = ExitCode.DONE
     results: list[dict[str, Any]] = []
