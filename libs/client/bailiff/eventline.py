@@ -20,8 +20,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
-
-from .friendly import memory_text, thousandths_text
+from bailiff_core.words import cost_text, count_text, duration_text, gpus_text, memory_text, thousandths_text
 
 WHAT_WIDTH = 20
 WHERE_WIDTH = 10
@@ -147,36 +146,11 @@ def styled(line: Line) -> Text:
 # --- words
 
 
-def duration_text(micros: int) -> str:
-    """`45s`, `3m20s`, `2h05m`, `4d03h` for people; shorter ones in ms."""
-    if abs(micros) < 1_000_000:
-        return f"{micros // 1000}ms"
-    seconds = micros // 1_000_000
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02}s" if seconds else f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h" if hours else f"{days}d"
-
-
-def cost_text(gpu_ms: int) -> str:
-    """GPU-time lost, in the unit that people would choose."""
-    for size, unit in ((3_600_000, "GPU-h"), (60_000, "GPU-min")):
-        if gpu_ms >= size:
-            return f"{gpu_ms / size:.1f} {unit}"
-    return f"{gpu_ms / 1000:.0f} GPU-s"
-
-
 def demand_text(demand: JobDemand) -> str:
     """`2 × 4 GPUs, 2 CPU, 8GiB` for a gang."""
     groups = []
     for group in demand.tasks:
-        parts = [part] if (part := gpus_text(group)) else []
+        parts = [part] if (part := gpus_of(group)) else []
         parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
         parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
         text = ", ".join(parts) or "no GPU"
@@ -185,14 +159,14 @@ def demand_text(demand: JobDemand) -> str:
     return " + ".join(groups) + least
 
 
-def gpus_text(group: TaskGroup) -> str:
+def gpus_of(group: TaskGroup) -> str:
     """`4 GPUs`, `0.5 GPU`, `2 × 4GiB of a GPU`; nothing where none is asked for."""
     devices = f"{group.gpu_devices} × " if group.gpu_devices is not None and group.gpu_devices > 1 else ""
     if group.gpu_share_bytes is not None:
         return f"{devices}{memory_text(group.gpu_share_bytes)} of a GPU"
     if group.gpu_share_milli is not None:
         return f"{devices}{thousandths_text(group.gpu_share_milli)} GPU"
-    return _gpus(group.gpu_milli) if group.gpu_milli else ""
+    return gpus_text(group.gpu_milli) if group.gpu_milli else ""
 
 
 def places_text(pool: Pool, placement: Sequence[NodeShare]) -> str:
@@ -218,16 +192,8 @@ def class_text(pool: Pool, job: str, priority: int) -> str:
     return f"{known.class_name} {priority}" if known is not None else f"priority {priority}"
 
 
-def _gpus(milli: int) -> str:
-    return "1 GPU" if milli == 1000 else f"{thousandths_text(milli)} GPUs"
-
-
 def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _until(_pool: Pool, moment: int | None, before: str) -> str:
@@ -275,7 +241,7 @@ def _inputs_advanced(_fact: facts.InputsAdvanced, _pool: Pool) -> Said:
 @tells(facts.InputsLost)
 def _inputs_lost(fact: facts.InputsLost, _pool: Pool) -> Said:
     where = f"{fact.topic}/{fact.partition}"
-    gone = _count(fact.to_offset - fact.from_offset, "message")
+    gone = count_text(fact.to_offset - fact.from_offset, "message")
     more = f"{gone} were gone before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
     return Said("inputs lost", where, more, "bad")
 
@@ -322,7 +288,7 @@ def _job_cancelled(fact: facts.JobCancelled, _pool: Pool) -> Said:
 def _job_scaled(fact: facts.JobScaled, _pool: Pool) -> Said:
     least = f"at least {fact.min_tasks} together" if fact.min_tasks is not None else ""
     group = f"of group {fact.group}" if fact.group else ""
-    return Said("scale asked", fact.job, _joined(_count(fact.tasks, "task") + (f" {group}" if group else ""), least))
+    return Said("scale asked", fact.job, _joined(count_text(fact.tasks, "task") + (f" {group}" if group else ""), least))
 
 
 @tells(facts.JobReclassified)
@@ -351,7 +317,7 @@ def _node_joined(fact: facts.NodeJoined, _pool: Pool) -> Said:
     gpus = ", ".join(f"{count} × {model}" for model, count in models.items()) or "no GPU"
     sick = sum(not device.healthy for device in fact.devices)
     room = f"{thousandths_text(fact.cpu_milli)} CPU, {memory_text(fact.memory_bytes)}"
-    return Said("node joined", fact.node, _joined(gpus, room, f"{_count(sick, 'device')} unhealthy" if sick else ""), "good")
+    return Said("node joined", fact.node, _joined(gpus, room, f"{count_text(sick, 'device')} unhealthy" if sick else ""), "good")
 
 
 @tells(facts.NodeRefused)
@@ -381,7 +347,7 @@ def _node_lost(fact: facts.NodeLost, _pool: Pool) -> Said:
 def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
     shown = ", ".join(fact.nodes[:5]) + (" …" if len(fact.nodes) > 5 else "")
     more = f"{shown}; none counts as lost until an operator says: bailiff node return"
-    return Said("reports stale", _count(len(fact.nodes), "node"), more, "bad")
+    return Said("reports stale", count_text(len(fact.nodes), "node"), more, "bad")
 
 
 # --- tasks
@@ -413,7 +379,7 @@ def _task_exited(fact: facts.TaskExited, _pool: Pool) -> Said:
 
 @tells(facts.TaskReleased)
 def _task_released(fact: facts.TaskReleased, _pool: Pool) -> Said:
-    seen = f"{_count(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
+    seen = f"{count_text(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
     return Said("task released", _task(fact), _on(fact, seen))
 
 
@@ -479,7 +445,7 @@ def _job_placed(decision: decisions.JobPlaced, pool: Pool) -> Said:
 
 @tells(decisions.JobGrown)
 def _job_grown(decision: decisions.JobGrown, pool: Pool) -> Said:
-    more = _count(sum(len(numbers(share.tasks)) for share in decision.placement), "task")
+    more = count_text(sum(len(numbers(share.tasks)) for share in decision.placement), "task")
     places = places_text(pool, decision.placement)
     if decision.reserved:
         return Said("job grows", decision.job, _joined(f"{more} more → {places}", "room is on its way out"))
@@ -582,7 +548,7 @@ def _members(job: str, tasks: str) -> str:
 def _sum(victims: Sequence[VictimChoice]) -> str:
     lost = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
     jobs = dict.fromkeys(choice.job for choice in victims)
-    return f"{_count(len(jobs), 'job')} in all, {cost_text(lost)} lost"
+    return f"{count_text(len(jobs), 'job')} in all, {cost_text(lost)} lost"
 
 
 def _left_alone(decision: decisions.PreemptionDecided) -> str:

@@ -42,6 +42,11 @@ def gpus(value: object) -> int:
     return _thousandths(value, "a number of GPUs per task, as in 4", allow_milli=False)
 
 
+def thousandths(value: object, wanted: str) -> int:
+    """Thousandths of whatever `wanted` says."""
+    return _thousandths(value, wanted, allow_milli=False)
+
+
 def cpu(value: object) -> int:
     """Millicores from `2`, `1.5` or `500m`."""
     return _thousandths(value, "cores per task, as in 2, 1.5 or 500m", allow_milli=True)
@@ -92,20 +97,6 @@ def pair(text: str) -> tuple[str, str]:
 def merged(before: object, more: dict[str, str]) -> object:
     """Names and values with more of them; what is not names and values is left for its check to find."""
     return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
-
-
-def memory_text(amount: int) -> str:
-    """`8GiB` for people; exact where a unit divides it, else to one decimal."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        size = MEMORY_UNITS[unit]
-        if amount >= size:
-            return f"{amount // size}{unit}" if amount % size == 0 else f"{amount / size:.1f}{unit}"
-    return f"{amount}B"
-
-
-def thousandths_text(amount: int) -> str:
-    """`4` for 4000, `1.5` for 1500."""
-    return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount / 1000:g}"
 
 
 def _text(value: object, wanted: str) -> str:

@@ -14,10 +14,11 @@ from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
+from bailiff_core.words import memory_text, thousandths_text
 
 from .eventline import demand_text, lines, node_name
-from .friendly import memory_text, thousandths_text
 from .policyfile import policy_document
+from .projects import below
 
 
 class JobRow(TypedDict):
@@ -159,24 +160,13 @@ def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = Non
 
     project: only jobs of it and of those below it.
     """
-    mine = None if project is None else dict.fromkeys(below(pool, project))
+    mine = None if project is None else dict.fromkeys(below(pool.rules, project))
     active = sorted(pool.active_jobs(), key=queue_key)
     waiting = [pool.jobs[name] for name in pool.queue]
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
     ahead = {name: at for at, name in enumerate(pool.queue)}
     found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
     return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
-
-
-def below(pool: Pool, project: str) -> list[str]:
-    """The project and all that lie below it."""
-    found, more = [project], [project]
-    while more:
-        above = more.pop()
-        children = [each.name for each in pool.rules.projects if each.parent == above]
-        found += children
-        more += children
-    return found
 
 
 def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
-from bailiff.eventline import TELLERS, cost_text, duration_text, jobs_of, lines, styled
+from bailiff.eventline import TELLERS, jobs_of, lines, styled
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import AUDIT_TYPES, Record
+from bailiff_core.words import cost_text, duration_text
 
 REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
 TASK = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}

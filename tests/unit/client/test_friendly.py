@@ -6,6 +6,7 @@ import pytest
 
 from bailiff import friendly
 from bailiff.problem import ExitCode, Problem
+from bailiff_core.words import memory_text
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_cannot_be_understood_names_what_was_found(read: object, value: obj
 
 
 def test_memory_is_shown_as_people_write_it() -> None:
-    assert [friendly.memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
+    assert [memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
 
 
 # --- a job
