@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
-from bailiff_core.queue.fair_share import fair_shares
-from bailiff_core.queue.tree import Tree
+from bailiff_core.queue.order import shares_now
 from pydantic import ValidationError
 
 from bailiff_bus.complaints import complaints
@@ -50,18 +49,14 @@ class ProjectRow(TypedDict):
 
 def rows(pool: Pool) -> list[ProjectRow]:
     """Every project under its parent, siblings in the policy's order."""
-    usage, shares = scene_of(pool).usage, shares_of(pool)
+    scene = scene_of(pool)
+    usage, shares = scene.usage, shares_now(scene)
     found = []
     for project, depth in in_tree_order(pool.rules):
         mine = dict.fromkeys(below(pool.rules, project.name))
         jobs = [job for job in pool.jobs.values() if job.project in mine and job.phase not in ENDED]
         found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, jobs))
     return found
-
-
-def shares_of(pool: Pool) -> Mapping[str, Amounts]:
-    """Each project's fair share now."""
-    return fair_shares(Tree.of(pool.rules), pool)
 
 
 def in_tree_order(policy: Policy) -> Iterator[tuple[Project, int]]:

@@ -77,7 +77,9 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
     evicted = [record for record in history if _takes(record, job.id)]
     if evicted:
         sections.append(Section("Why did it have to leave?", tuple(_why_it_left(pool, job, evicted[-1], history))))
-        sections.append(Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history))))
+        sections.append(
+            Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
+        )
     asked = [record for record in history if _asker_of(record) == job.id]
     if asked:
         sections.append(Section("Who has to leave for it?", tuple(_decided(asked[-1]))))
@@ -125,23 +127,31 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
         assert isinstance(waits.data, decisions.JobWaits)
         yield Sentence(f"When it joined the queue, {_lowered(waits.data.reason)}.", _seqs(waits.seq))
     if job.not_before > pool.now:
-        yield Sentence(f"After its last attempt it is not started again before {clock(job.not_before)}.", _seqs(_seq_of_end(history)))
+        yield Sentence(
+            f"After its last attempt it is not started again before {clock(job.not_before)}.", _seqs(_seq_of_end(history))
+        )
     late = _newest(lately, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
         follows = {"report": "is only reported", "fail": "ends it", "pass": "lets smaller jobs pass it"}[late.data.then]
-        text = f"It waited longer than the rule schedule-timeout means it to ({duration_text(late.data.waited)}), which {follows}."
+        text = (
+            f"It waited longer than the rule schedule-timeout means it to ({duration_text(late.data.waited)}), which {follows}."
+        )
         yield Sentence(text, _seqs(late.seq))
     verbs = pool.rules.preemption.verbs
     if not job.may_preempt:
-        yield Sentence(f"Jobs of the class {job.class_name} displace nobody: its preemption policy is Never.", _seqs(pool.policy_revision))
+        yield Sentence(
+            f"Jobs of the class {job.class_name} displace nobody: its preemption policy is Never.", _seqs(pool.policy_revision)
+        )
     off = [verb for verb in ("reclaim", "preempt") if verb not in verbs]
     if off:
         yield Sentence(f"The policy switches {_and(off)} off in this pool.", _seqs(pool.policy_revision))
     if pool.selection is not None:
         for request in pool.selection.requests:
             if request.job == job.id:
-                yield Sentence("Victim selection has been asked who could leave for it, and has not answered yet.", _seqs(request.seq))
+                yield Sentence(
+                    "Victim selection has been asked who could leave for it, and has not answered yet.", _seqs(request.seq)
+                )
     refused = _newest(lately, decisions.PreemptionRefused)
     if refused is not None:
         yield from _refused(refused)
@@ -154,14 +164,18 @@ def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iter
         if refused.data.would_need:
             yield Sentence(f"The nearest thing that would have worked: {refused.data.would_need}.", _seqs(refused.seq))
     if job.next_request_at > pool.now:
-        yield Sentence(f"It may ask for victims again from {clock(job.next_request_at)} on.", _seqs(refused.seq if refused else None))
+        yield Sentence(
+            f"It may ask for victims again from {clock(job.next_request_at)} on.", _seqs(refused.seq if refused else None)
+        )
     leaving = [name for name in pool.leaving if pool.jobs[name].eviction is not None]
     if leaving:
         yield Sentence(f"On their way out now: {_few(leaving)}; who waits is tried again as their room comes free.")
     ending = sorted(_limits(pool))
     if ending:
         until, name = ending[0]
-        yield Sentence(f"The first job with a run-time limit to reach it is {name}, at {clock(until)}.", _seqs(pool.jobs[name].seq))
+        yield Sentence(
+            f"The first job with a run-time limit to reach it is {name}, at {clock(until)}.", _seqs(pool.jobs[name].seq)
+        )
 
 
 def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
@@ -204,7 +218,9 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided) -> I
     if choice.reserved:
         yield Sentence("It had not started yet, so nothing is lost: only its reservation.", _seqs(record.seq))
     else:
-        yield Sentence(f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", _seqs(record.seq))
+        yield Sentence(
+            f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", _seqs(record.seq)
+        )
     if choice.moved:
         nodes = count_text(len(choice.moved), "node")
         yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", _seqs(record.seq))
@@ -348,7 +364,9 @@ def _choice(record: Record, victims: Sequence[VictimChoice], why: Explanation) -
         text = f"The chosen set costs {price}. It is the cheapest that {count_text(why.steps, 'step')} of search found, not proven{bound}."
         yield Sentence(text, seqs)
     if why.runner_up:
-        second = cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
+        second = (
+            cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
+        )
         yield Sentence(f"Second best would have been {_few(why.runner_up)}, which costs {second}.", seqs)
     yield from _considered(record, why)
 
@@ -429,7 +447,10 @@ def _candidate(pool: Pool, unit: Unit, rule: str, *, alone: bool, taken: frozens
     job, rules = unit.job, pool.rules.preemption
     lost = 0 if job.phase == "reserved" else work_lost(job, pool.now, rules.restart_cost, rules.max_counted_loss)
     groups = job.groups()
-    milli = sum(groups[index].gpu_milli + (groups[index].gpu_share_milli or 0) * (groups[index].gpu_devices or 1) for index in unit.indices)
+    milli = sum(
+        groups[index].gpu_milli + (groups[index].gpu_share_milli or 0) * (groups[index].gpu_devices or 1)
+        for index in unit.indices
+    )
     tasks = "" if alone else ranges(unit.indices)
     chosen = taken is not None and (not taken or taken.issuperset(unit.indices))
     return Candidate(job.id, tasks, job.class_name, job.priority, job.project, milli, lost, rule, chosen)

@@ -184,7 +184,9 @@ def test_every_record_type_has_its_line_and_its_story_here() -> None:
 def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str) -> None:
     victim = {**VICTIM, "class_name": "train", "project": "a", "moved": more.get("moved", []), "tasks": more.get("tasks", "")}
     asker = {**ASKER, "project": "b"}
-    (line,) = lines(record("PreemptionDecided", {**DECIDED, "asker": asker, "verb": more["verb"], "victims": [victim], "graces": [SECOND]}))
+    (line,) = lines(
+        record("PreemptionDecided", {**DECIDED, "asker": asker, "verb": more["verb"], "victims": [victim], "graces": [SECOND]})
+    )
     assert str(line) == f"12:04:31 pool-a#118 preemption decided   {expected}"
 
 
