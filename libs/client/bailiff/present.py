@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from bailiff_bus.log import Entry
 from bailiff_core.model.places import bits
+from bailiff_core.model.policy import VERBS
 from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Record
@@ -121,7 +122,7 @@ class NodeRow(TypedDict):
 
 
 class PoolRow(TypedDict):
-    """One pool in `bailiff pools`."""
+    """One pool in `bailiff pools` and `bailiff pool list`. verbs_off: what the policy switches off; scope: of preempt."""
 
     pool: str
     partition: int
@@ -142,6 +143,24 @@ class PoolRow(TypedDict):
     jobs_leaving: int
     preempting: bool
     orphans: int
+    verbs_off: list[str]
+    scope: str
+    projects: int
+
+
+class ClassRow(TypedDict):
+    """One priority class in `bailiff class list`. users: who may use it; null: anybody."""
+
+    priority_class: str
+    value: int
+    preemptible: bool
+    displaces_others: bool
+    is_default: bool
+    immediate: bool
+    grace_s: int
+    users: list[str] | None
+    jobs_running: int
+    jobs_pending: int
 
 
 def moment(micros: int | None) -> str | None:
@@ -411,7 +430,40 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "jobs_leaving": phases.count("evicting"),
         "preempting": pool.selection is not None or bool(pool.plans),
         "orphans": orphans,
+        "verbs_off": verbs_off(pool),
+        "scope": pool.rules.scope,
+        "projects": len(pool.rules.projects),
     }
+
+
+def verbs_off(pool: Pool) -> list[str]:
+    """The verbs that the policy switches off; consolidate also where it may move no job."""
+    rules = pool.rules.preemption
+    return [verb for verb in VERBS if verb not in rules.verbs or (verb == "consolidate" and rules.most_moved == 0)]
+
+
+def classes(pool: Pool) -> list[ClassRow]:
+    """Every priority class, the highest first."""
+    jobs = [job for job in pool.jobs.values() if job.phase not in ENDED]
+    rows: list[ClassRow] = []
+    for entry in sorted(pool.rules.priority_classes, key=lambda entry: (-entry.value, entry.name)):
+        waits = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]
+        users = pool.rules.identity.class_users.get(entry.name)
+        rows.append(
+            {
+                "priority_class": entry.name,
+                "value": entry.value,
+                "preemptible": entry.preemptible,
+                "displaces_others": entry.preemption_policy == "PreemptLowerPriority",
+                "is_default": entry.global_default,
+                "immediate": entry.immediate,
+                "grace_s": (pool.rules.eviction.grace if entry.grace is None else entry.grace) // 1_000_000,
+                "users": list(users) if users is not None else None,
+                "jobs_running": waits.count(False),
+                "jobs_pending": waits.count(True),
+            }
+        )
+    return rows
 
 
 def policy(pool: Pool) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
-from bailiff_core.queue.order import shares_now
 from pydantic import ValidationError
 
 from bailiff_bus.complaints import complaints
 from bailiff_core.model.amounts import UNLIMITED, Amounts, Bounds
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import scene_of
 from bailiff_core.words import memory_text, thousandths_text
 

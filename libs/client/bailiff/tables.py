@@ -18,7 +18,7 @@ from bailiff_core.words import duration_text, memory_text, thousandths_text
 
 from .doctor import Check
 from .eventline import plain
-from .present import JobDetails, JobRow, NodeRow, PoolRow
+from .present import ClassRow, JobDetails, JobRow, NodeRow, PoolRow
 from .projects import ProjectRow, amounts_text
 from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
 
@@ -196,13 +196,74 @@ def pools(rows: Sequence[PoolRow]) -> RenderableType:
     numbers = ("HEAD", "LAST RECORD", "NODES", "GPUS", "FREE", "RUNNING", "WAITING", "LEAVING")
     made = table("POOL", *numbers, "POLICY", right=numbers)
     for row in rows:
-        nodes_text = f"{row['nodes_ready']}/{row['nodes']}"
         made.add_row(
             text(row["pool"], "bold"), f"#{row['head_seq']}", f"{seconds(row['head_age_s'])} ago",
-            Text(nodes_text, "" if row["nodes_ready"] == row["nodes"] else "yellow"), str(row["gpus"]), str(row["gpus_free"]),
+            _ready(row), str(row["gpus"]), str(row["gpus_free"]),
             str(row["jobs_running"]), str(row["jobs_waiting"]), str(row["jobs_leaving"] or "-"), f"#{row['policy_seq']}",
         )  # fmt: skip
     return made
+
+
+def pool_list(rows: Sequence[PoolRow]) -> RenderableType:
+    """`bailiff pool list`."""
+    numbers = ("NODES", "GPUS", "IN USE", "FREE", "RUNNING", "WAITING")
+    made = table("POOL", *numbers, "PROJECTS", "SWITCHED OFF", right=(*numbers, "PROJECTS"))
+    for row in rows:
+        made.add_row(
+            text(row["pool"], "bold"), _ready(row), str(row["gpus"]), str(row["gpus_held"]), str(row["gpus_free"]),
+            str(row["jobs_running"]), str(row["jobs_waiting"]), str(row["projects"] or "-"),
+            Text(", ".join(row["verbs_off"]) or "-", "yellow" if row["verbs_off"] else ""),
+        )  # fmt: skip
+    return made
+
+
+def _ready(row: PoolRow) -> Text:
+    return Text(f"{row['nodes_ready']}/{row['nodes']}", "" if row["nodes_ready"] == row["nodes"] else "yellow")
+
+
+def classes(rows: Sequence[ClassRow]) -> RenderableType:
+    """`bailiff class list`."""
+    numbers = ("VALUE", "RUNNING", "PENDING")
+    made = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", "WHO MAY", *numbers[1:], right=numbers)
+    for row in rows:
+        marks = [mark for mark, wanted in (("default", row["is_default"]), ("immediate", row["immediate"])) if wanted]
+        name = Text(plain(row["priority_class"]), "bold") + Text(f" ({', '.join(marks)})" if marks else "", "dim")
+        made.add_row(
+            name, str(row["value"]), "yes" if row["preemptible"] else "no", "yes" if row["displaces_others"] else "no",
+            seconds(row["grace_s"]), text("anybody" if row["users"] is None else _some(row["users"], 3)),
+            str(row["jobs_running"] or "-"), str(row["jobs_pending"] or "-"),
+        )  # fmt: skip
+    return Group(made, Text("Higher values win, everywhere.", "dim"))
+
+
+def cluster(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff cluster-info`."""
+    facts = _pairs()
+    facts.add_row("Kafka", text(found["kafka"]))
+    facts.add_row("this command", text(f"release {found['release']}, logic {found['logic']}"))
+    total = found["total"]
+    facts.add_row(
+        "in all",
+        f"{total['nodes']} nodes, {total['gpus_held']}/{total['gpus']} GPUs in use, {total['jobs_waiting']} jobs waiting",
+    )
+    parts: list[RenderableType] = [facts]
+    for row in found["pools"]:
+        about = _pairs()
+        about.add_row(
+            "machines", f"{row['nodes_ready']}/{row['nodes']} nodes ready, {row['gpus_held']}/{row['gpus']} GPUs in use"
+        )
+        about.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_waiting']} waiting, {row['jobs_leaving']} leaving")
+        about.add_row(
+            "log",
+            text(f"partition {row['partition']}, head #{row['head_seq']} {seconds(row['head_age_s'])} ago, epoch {row['epoch']}"),
+        )
+        about.add_row("engine", text(row["engine"]))
+        about.add_row(
+            "policy", text(f"in force since #{row['policy_seq']}, {row['projects']} projects, preempt within the {row['scope']}")
+        )
+        about.add_row("switched off", text(", ".join(row["verbs_off"]) or "nothing"))
+        parts += ["", text(f"pool {row['pool']}", "bold"), _indented(about)]
+    return Group(*parts)
 
 
 def _models(row: NodeRow) -> str:
