@@ -48,9 +48,7 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     close_request(pool, decision.request)
 
 
-def _leave(
-    pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided
-) -> None:
+def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided) -> None:
     eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
     if choice.reserved:
         _inherit(pool, victim, plan, decision.spared)

@@ -117,8 +117,8 @@ class Job:
 
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
-    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved). evicted_at: involuntary
-    evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved).
+    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
     """
 
     id: str
@@ -251,7 +251,8 @@ class Pool:
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
     none is part of the state's digest: they hold nothing between turns, or are caches.
-    run_limits: when jobs that run reach their run-time limit, soonest first. reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
+    run_limits: when jobs that run reach their run-time limit, soonest first.
+    reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
     would not have admitted leaves.
     """
 
