@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bailiff_core.model.places import ranges
-from bailiff_core.words import duration_text, memory_text, thousandths_text
+from bailiff_core.words import cost_text, duration_text, memory_text, thousandths_text
 
 from .doctor import Check
 from .eventline import plain
@@ -416,6 +416,30 @@ def record(found: Mapping[str, Any]) -> RenderableType:
     body = [text(line) for line in data.splitlines()]
     title = text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold")
     return Group(title, *(text(line) for line in found["says"]), "", _indented(facts), "", *body)
+
+
+def explained(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff explain`."""
+    parts: list[RenderableType] = []
+    for section in found["sections"]:
+        parts += [*([""] if parts else []), text(section["question"], "bold")]
+        for said in section["says"]:
+            seqs = ", ".join(f"#{seq}" for seq in said["seqs"])
+            line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
+            parts.append(Padding(line, (0, 0, 0, 2)))
+    if found["candidates"] is not None:
+        listed = table("JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?", right=("GPUS", "LOSES"))
+        for row in found["candidates"]:
+            taken = Text("taken", "yellow") if row["chosen"] else text(f"no: {row['rule']}" if row["rule"] else "could have been")
+            listed.add_row(
+                text(row["job"], "bold"), row["tasks"] or "all", text(f"{row['class_name']} {row['priority']}"),
+                text(row["project"] or "-"), thousandths_text(row["gpu_milli"]), cost_text(row["lost_gpu_ms"]), taken,
+            )  # fmt: skip
+        parts += ["", Text("Everybody that held room then, by replay", "bold"), _indented(listed)]
+    if found["condition"] is not None:
+        condition = found["condition"]
+        parts += ["", text(f"condition {condition['type']}, reason {condition['reason']}: {condition['message']}", "dim")]
+    return Group(*parts)
 
 
 def verification(found: Verification) -> RenderableType:

@@ -1,24 +1,21 @@
 """Why a job waits, why it had to leave, for whom, and when it is back: sentences, each with the records to check it by.
 
 From the log alone: the folded pool, and the records about the job. Explanations in records name a few of each group;
-`candidates` makes the full lists again from the pool as it was when the answer was computed.
+`considered` makes the full lists again.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .model.answer import Cost, Explanation, VictimChoice
-from .model.places import NodeShare, numbers, ranges
-from .model.policy import Verb
 from .model.pool import ENDED, Job, Pool
-from .model.room import work_lost
-from .model.units import Unit, victim_units
-from .protections import RULES, excluded_by
+from .protections import RULES
 from .records import Record, decisions, facts
 from .records.wire import time_text
 from .words import cost_text, count_text, duration_text, gpus_text
 
 NAMED = 5
+SECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +35,6 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One unit of a job that held room when an answer was computed. rule: what shielded it; empty: it could be taken.
-
-    tasks: which of the job's; empty: the whole job. chosen: it is among the victims. lost_gpu_ms: of the whole job.
-    """
-
-    job: str
-    tasks: str
-    class_name: str
-    priority: int
-    project: str
-    gpu_milli: int
-    lost_gpu_ms: int
-    rule: str
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Condition:
     """What people from Kubernetes look for on a victim."""
 
@@ -69,30 +48,33 @@ class Condition:
 
 
 def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section]:
-    """Where the job stands and how it came to be there. `history`: the records about it, in order; `pool`: after the last one."""
-    sections = [Section("Where does it stand?", (_standing(pool, job),))]
+    """Where the job stands and how it came to be there. `pool`: as it is after the last record.
+
+    history: in order, the records about it, and the requests that decisions about it answer.
+    """
+    sections = [Section("Where does it stand?", (_standing(pool, job, history),))]
     if job.phase == "pending":
         sections.append(Section("Why does it wait?", tuple(_why_it_waits(pool, job, history))))
         sections.append(Section("What would free it?", tuple(_what_would_free_it(pool, job, history))))
     evicted = [record for record in history if _takes(record, job.id)]
     if evicted:
-        sections.append(Section("Why did it have to leave?", tuple(_why_it_left(pool, job, evicted[-1], history))))
+        sections.append(Section("Why did it have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
         sections.append(
             Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
         )
     asked = [record for record in history if _asker_of(record) == job.id]
     if asked:
-        sections.append(Section("Who has to leave for it?", tuple(_decided(asked[-1]))))
+        sections.append(Section("Who left for it?", tuple(_decided(asked[-1]))))
     return [section for section in sections if section.says]
 
 
-def _standing(pool: Pool, job: Job) -> Sentence:
+def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
     rank = f"{job.class_name} {job.priority}"
     if job.priority != job.base_priority:
         rank += f", {job.base_priority} by its class"
     who = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
     if job.phase in ENDED:
-        return Sentence(f"{who} has {job.phase} at {clock(job.ended_at or 0)}.", _seqs(job.seq))
+        return Sentence(f"{who} ended at {clock(job.ended_at)}: {job.phase}.", _seqs(_seq_of(history, decisions.JobEnded)))
     if job.held_because is not None:
         return Sentence(f"{who} is held, because a decision about it failed: {job.held_because}.", _seqs(job.seq))
     if job.eviction is not None:
@@ -104,16 +86,23 @@ def _standing(pool: Pool, job: Job) -> Sentence:
         ahead = pool.queue.index(job.id) if job.id in pool.queue else 0
         before = f"{count_text(ahead, 'job')} before it in the queue" if ahead else "first in the queue"
         since = max(job.submitted_at, job.last_eviction or 0)
-        return Sentence(f"{who} waits since {clock(since)} ({duration_text(pool.now - since)}), {before}.", _seqs(job.seq))
+        so_far = f" ({duration_text(pool.now - since)})" if pool.now - since >= SECOND else ""
+        return Sentence(f"{who} waits since {clock(since)}{so_far}, {before}.", _seqs(job.seq))
     where = _nodes(pool, (task.node for task in job.tasks))
     if job.phase == "reserved":
         plan = pool.plans.get(job.plan) if job.plan is not None else None
         until = f" until {clock(job.reserved_until)}" if job.reserved_until else ""
         coming = f"; it starts when {_few(plan.victims)} {_have(plan.victims)} left" if plan is not None and plan.victims else ""
-        return Sentence(f"{who} has room reserved on {where}{until}{coming}.", _seqs(job.placed_seq, job.plan))
+        return Sentence(
+            f"{who} has room reserved on {where}{until}{coming}.",
+            _seqs(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+        )
     running = sum(task.state == "running" for task in job.tasks)
     of = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
-    return Sentence(f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.", _seqs(job.placed_seq or job.start_seq))
+    return Sentence(
+        f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
+        _seqs(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+    )
 
 
 def _runs(job: Job) -> str:
@@ -128,7 +117,8 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
         yield Sentence(f"When it joined the queue, {_lowered(waits.data.reason)}.", _seqs(waits.seq))
     if job.not_before > pool.now:
         yield Sentence(
-            f"After its last attempt it is not started again before {clock(job.not_before)}.", _seqs(_seq_of_end(history))
+            f"After its last attempt it is not started again before {clock(job.not_before)}.",
+            _seqs(_seq_of(history, decisions.JobRequeued)),
         )
     late = _newest(lately, decisions.ScheduleTimedOut)
     if late is not None:
@@ -184,7 +174,7 @@ def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
             yield job.last_start + job.demand.run_time_limit, job.id
 
 
-def _why_it_left(pool: Pool, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     if isinstance(record.data, decisions.EvictionDecided):
         told = EVICTIONS[record.data.cause]
         which = f"its tasks {record.data.tasks}" if record.data.tasks else "it"
@@ -192,7 +182,7 @@ def _why_it_left(pool: Pool, job: Job, record: Record, history: Sequence[Record]
         yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", _seqs(record.seq))
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
-        yield from _as_victim(job.id, record, record.data)
+        yield from _as_victim(job.id, record, record.data, history)
     times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
     if len(times) > 1:
         yield Sentence(f"It went back to the queue {len(times)} times in all.", tuple(each.seq for each in times))
@@ -207,14 +197,16 @@ EVICTIONS = {
 }
 
 
-def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided) -> Iterable[Sentence]:
+def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
     choice = next(choice for choice in data.victims if choice.job == job)
+    for asked in history:
+        if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
+            text = f"{asked.data.job} needed room and did not fit: {_lowered(asked.data.reason)}."
+            yield Sentence(text, _seqs(asked.seq))
     asker = data.asker
     which = f"tasks {choice.tasks} of it" if choice.tasks else "it"
-    yield Sentence(
-        f"At {clock(record.time)} {which} was told to make room for {asker.job}, by the verb {data.verb}: {rule_text(data, choice)}.",
-        _seqs(record.seq, data.request),
-    )
+    text = f"At {clock(record.time)} {which} was told to make room for {_who(asker)}, by the verb {data.verb}"
+    yield Sentence(f"{text}: {rule_text(data, choice)}.", _seqs(record.seq, data.request))
     if choice.reserved:
         yield Sentence("It had not started yet, so nothing is lost: only its reservation.", _seqs(record.seq))
     else:
@@ -225,6 +217,13 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided) -> I
         nodes = count_text(len(choice.moved), "node")
         yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", _seqs(record.seq))
     yield from _choice(record, data.victims, data.explanation)
+
+
+def _who(asker: decisions.Asker) -> str:
+    rank = f"{asker.class_name} {asker.priority}"
+    if asker.base_priority is not None and asker.base_priority != asker.priority:
+        rank += f", {asker.base_priority} by its class"
+    return f"{asker.job} ({rank}{f', project {asker.project}' if asker.project else ''})"
 
 
 def rule_text(data: decisions.PreemptionDecided, choice: VictimChoice) -> str:
@@ -312,7 +311,7 @@ def explain_record(record: Record) -> list[Section]:
         case decisions.PreemptionDecided():
             return [Section("Who leaves, for whom, and why these?", tuple(_decided(record)))]
         case decisions.PreemptionRefused():
-            return [Section("Why does nobody leave?", tuple([*_refused(record), *_would_need(record, record.data)]))]
+            return [Section("Why does nobody leave?", (*_refused(record), *_would_need(record, record.data)))]
         case decisions.PreemptionRequested() as asked:
             by = _and(list(asked.verbs or (asked.verb,)))
             text = f"{asked.job} ({asked.class_name} {asked.priority}) asks for room by {by}: {_lowered(asked.reason)}."
@@ -330,13 +329,12 @@ def _decided(record: Record) -> Iterable[Sentence]:
     data = record.data
     assert isinstance(data, decisions.PreemptionDecided)
     asker = data.asker
-    project = f", project {asker.project}" if asker.project else ""
     jobs = list(dict.fromkeys(choice.job for choice in data.victims))
     if not jobs:
         yield Sentence(f"Nobody has to leave for {asker.job} any more: room appeared.", _seqs(record.seq, data.request))
         return
-    text = f"At {clock(record.time)} {_few(jobs)} {_are(jobs)} told to leave for {asker.job} ({asker.class_name} {asker.priority}{project})"
-    yield Sentence(f"{text}, by the verb {data.verb}.", _seqs(record.seq, data.request))
+    text = f"At {clock(record.time)} {_few(jobs)} {_were(jobs)} told to leave for {_who(asker)}, by the verb {data.verb}."
+    yield Sentence(text, _seqs(record.seq, data.request))
     yield Sentence(f"Why they may be taken: {rule_text(data, data.victims[0])}.", _seqs(record.seq))
     moved = [choice.job for choice in data.victims if choice.moved]
     if moved:
@@ -361,8 +359,8 @@ def _choice(record: Record, victims: Sequence[VictimChoice], why: Explanation) -
         yield Sentence(f"The chosen set costs {price}. That is proven: no permitted set is cheaper.", seqs)
     else:
         bound = f"; no set costs less than {cost_list(why.at_least)}" if why.at_least is not None else ""
-        text = f"The chosen set costs {price}. It is the cheapest that {count_text(why.steps, 'step')} of search found, not proven{bound}."
-        yield Sentence(text, seqs)
+        steps = count_text(why.steps, "step")
+        yield Sentence(f"The chosen set costs {price}. It is the cheapest that {steps} of search found, not proven{bound}.", seqs)
     if why.runner_up:
         second = (
             cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
@@ -426,44 +424,6 @@ def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason
     return Condition("DisruptionTarget", "True", "PreemptionByScheduler", message)
 
 
-# --- full lists, by replay
-
-
-def candidates(pool: Pool, verb: Verb, asker: Job, chosen: Sequence[VictimChoice]) -> list[Candidate]:
-    """Every unit that could have left, and each other with its rule. `pool`: as it was when the answer was computed."""
-    taken = {choice.job: frozenset(numbers(choice.tasks)) for choice in chosen}
-    found = []
-    for job in sorted(pool.active_jobs(), key=lambda job: (job.seq, job.id)):
-        if job.id == asker.id:
-            continue
-        units = victim_units(job) or [Unit(job, tuple(task.index for task in job.tasks), core=True)]
-        for unit in units:
-            rule = excluded_by(pool, verb, asker, unit)
-            found.append(_candidate(pool, unit, rule or "", alone=len(units) == 1, taken=taken.get(job.id)))
-    return found
-
-
-def _candidate(pool: Pool, unit: Unit, rule: str, *, alone: bool, taken: frozenset[int] | None) -> Candidate:
-    job, rules = unit.job, pool.rules.preemption
-    lost = 0 if job.phase == "reserved" else work_lost(job, pool.now, rules.restart_cost, rules.max_counted_loss)
-    groups = job.groups()
-    milli = sum(
-        groups[index].gpu_milli + (groups[index].gpu_share_milli or 0) * (groups[index].gpu_devices or 1)
-        for index in unit.indices
-    )
-    tasks = "" if alone else ranges(unit.indices)
-    chosen = taken is not None and (not taken or taken.issuperset(unit.indices))
-    return Candidate(job.id, tasks, job.class_name, job.priority, job.project, milli, lost, rule, chosen)
-
-
-def computed_at(history: Sequence[Record], decided: Record) -> int | None:
-    """The position of the state on which a decision's answer was computed: what the last proposal before it says."""
-    for record in reversed(history):
-        if record.seq < decided.seq and isinstance(record.data, facts.ProposalReceived):
-            return record.data.computed_at
-    return None
-
-
 # --- small things
 
 
@@ -484,8 +444,8 @@ def about(record: Record) -> dict[str, None]:
 
 
 def clock(moment: int | None) -> str:
-    """Time of day, UTC."""
-    return time_text(moment or 0)[11:19]
+    """Day and time, UTC: `11-21 12:04:31`."""
+    return time_text(moment or 0)[5:19].replace("T", " ")
 
 
 def _takes(record: Record, job: str) -> bool:
@@ -507,13 +467,13 @@ def _since_it_waits(history: Sequence[Record]) -> Sequence[Record]:
     return history
 
 
-def _seq_of_end(history: Sequence[Record]) -> int | None:
-    last = _newest(history, decisions.JobRequeued)
+def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
+    last = _newest(history, *kinds)
     return last.seq if last is not None else None
 
 
-def _newest(history: Sequence[Record], kind: type[object]) -> Record | None:
-    return next((record for record in reversed(history) if isinstance(record.data, kind)), None)
+def _newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
+    return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
 
 
 def _seqs(*seqs: int | None) -> tuple[int, ...]:
@@ -533,8 +493,8 @@ def _and(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def _are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+def _were(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
 
 
 def _have(names: Sequence[str]) -> str:
@@ -543,8 +503,3 @@ def _have(names: Sequence[str]) -> str:
 
 def _lowered(text: str) -> str:
     return text.rstrip(".")
-
-
-def places(pool: Pool, shares: Sequence[NodeShare]) -> str:
-    """The nodes of a placement by name."""
-    return _nodes(pool, (share.node for share in shares))
