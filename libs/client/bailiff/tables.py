@@ -18,6 +18,7 @@ from bailiff_core.words import cost_text, duration_text, memory_text, thousandth
 
 from .doctor import Check
 from .eventline import plain
+from .events import EventRow
 from .present import ClassRow, JobDetails, JobRow, NodeRow, PoolRow
 from .projects import ProjectRow, amounts_text
 from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
@@ -416,6 +417,29 @@ def record(found: Mapping[str, Any]) -> RenderableType:
     body = [text(line) for line in data.splitlines()]
     title = text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold")
     return Group(title, *(text(line) for line in found["says"]), "", _indented(facts), "", *body)
+
+
+EVENT_TONES = {
+    "Preempted": "magenta", "Reclaimed": "magenta", "Moved": "magenta", "Stopping": "yellow", "Requeued": "yellow",
+    "Shrunk": "yellow", "Pending": "", "Scheduled": "cyan", "Reserved": "magenta", "Started": "green", "Resumed": "green",
+    "Restarted": "green", "Grown": "green", "Succeeded": "green", "Failed": "red", "Evicted": "red", "Rejected": "red",
+    "NodeLost": "red", "NodeNotReady": "yellow", "NodeReady": "green", "Stuck": "red", "Held": "red",
+}  # fmt: skip
+
+
+def event(row: EventRow) -> Text:
+    """One line of `bailiff events`."""
+    line = Text()
+    line.append(row["time"][5:19].replace("T", " "), "dim")
+    line.append(f" {row['pool']}#{row['seq']:<6}", "cyan")
+    line.append(f" {row['type']:<16}", EVENT_TONES.get(row["type"], ""))
+    tasks = f"/{row['tasks']}" if row["tasks"] else ""
+    line.append(f" {plain(row['job'] or row['node'])}{tasks}", "bold")
+    where = row["node"] if row["job"] and row["type"] in ("Scheduled", "Started", "Resumed", "Restarted", "Reserved") else ""
+    project = f"[{row['project']}]" if row["project"] else ""
+    more = "  ".join(part for part in (project, f"on {where}" if where else "", row["reason"]) if part)
+    line.append(f"  {plain(more)}" if more else "")
+    return line
 
 
 def explained(found: Mapping[str, Any]) -> RenderableType:
