@@ -173,7 +173,7 @@ def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
 )
 def test_each_protection_by_name(sketch: Sketch, phase, priority: int, preemptible: bool, rule: str | None) -> None:
     other = sketch.running("x", "a", [0], phase=phase, priority=priority, preemptible=preemptible)
-    assert excluded_by(sketch.pool, sketch.job("asker", priority=75), other) == rule
+    assert excluded_by(sketch.pool, "preempt", sketch.job("asker", priority=75), whole(other)) == rule
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
 
 def reindex(pool: Pool, job: Job) -> None:
     """Keep queue, active, reserved, starting and leaving true after a change of the job's tasks."""
+    pool.stale_times[job.id] = None
     states = {task.state for task in job.tasks}
     goes_on = job.phase in ("starting", "running")
     single = [task for task in job.tasks if task.eviction is not None]
@@ -136,7 +137,7 @@ def reordering(pool: Pool, job: Job) -> Iterator[None]:
     yield
     if queued:
         enqueue(pool, job)
-    pool.stale_jobs[job.id] = None
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
 
 
 def _keep(index: dict[str, None], job: Job, member: bool) -> None:

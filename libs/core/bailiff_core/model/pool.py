@@ -118,7 +118,9 @@ class Job:
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
     kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved).
-    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
+    that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
+    waited for its first start.
     """
 
     id: str
@@ -153,6 +155,8 @@ class Job:
     promise_until: int | None = None
     promise_verb: str = "allocate"
     timed_out: bool = False
+    waiting_since: int = 0
+    first_wait: int | None = None
     told_waiting: bool = False
     not_before: int = 0
     next_request_at: int = 0
@@ -249,11 +253,11 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
-    none is part of the state's digest: they hold nothing between turns, or are caches.
-    run_limits: when jobs that run reach their run-time limit, soonest first.
-    reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
-    would not have admitted leaves.
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
+    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
+    between turns, or are caches.
+    run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
+    applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
     """
 
     domain: str = ""
@@ -298,6 +302,8 @@ class Pool:
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
+    stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    agenda: Any = field(default=None, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:

@@ -66,7 +66,7 @@ def _check(pool: Pool, rooms: Rooms, asker: Job, answer: Answer) -> Accepted | S
             continue
         if choice.reserved and job.phase != "reserved":
             return Stale(f"victim {job.id!r} has started since")
-        rule = excluded_by(pool, asker, job)
+        rule = excluded_by(pool, "preempt", asker, whole(job))
         if rule is not None:
             return Stale(f"victim {job.id!r} is shielded by the rule {rule!r} now")
         victims.append(job)

@@ -63,7 +63,7 @@ def _field(pool: Pool, asker: Job, leaving: Mapping[str, None]) -> Field:
     field = Field([], {})
     jobs = [pool.jobs[name] for name in pool.active]
     for job in sorted(jobs, key=lambda job: (job.seq, job.id)):
-        rule = already_leaving.NAME if job.id in leaving else excluded_by(pool, asker, job)
+        rule = already_leaving.NAME if job.id in leaving else excluded_by(pool, "preempt", asker, whole(job))
         if rule is None:
             field.candidates.append(job)
         else:
