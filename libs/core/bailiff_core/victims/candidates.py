@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool, Task
-from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
-from bailiff_core.protections import excluded_by
+from bailiff_core.model.units import Unit, allocated_tasks, holds, victim_units, whole
+from bailiff_core.protections import Shields, already_leaving
 
 from .objective import FREE, Price, Scale, price
-
-ALREADY_LEAVING = "already-leaving"
 
 
 @dataclass(slots=True, eq=False)
@@ -78,12 +76,12 @@ class Board:
     def taken(self, job: Job, units: int) -> None:
         """An answer took so many units of the job: what is left may go for a later one. 0: the job is not touched again."""
         before = self._gone.get(job.id, 0)
-        self._gone[job.id] = before + units if units else len(self._steps_of(job))
+        self._gone[job.id] = before + units if units else max(1, len(self._steps_of(job)))
         for found in self._fields.values():
             chain = found.chains.pop(job.id, None)
             if chain is None:
                 continue
-            found.shield(ALREADY_LEAVING, [step.unit for step in chain[: units or None]])
+            found.shield(already_leaving.NAME, [step.unit for step in chain[: units or None]])
             rest = chain[units:] if units else []
             if rest:
                 rest[0].before = None
@@ -92,19 +90,22 @@ class Board:
     def _build(self, verb: Verb, asker: Job, under_share: Mapping[str, bool]) -> Field:
         found = Field()
         pool, scale = self.pool, self.scale
+        shields = Shields(pool, verb, asker)
         short_grace = _short_grace(pool, asker)
         for job in self.jobs:
             if job is asker:
                 continue
-            steps = self._steps_of(job)
+            steps = self._steps_of(job, in_one=verb == "consolidate")
             gone = self._gone.get(job.id, 0)
             if gone:
-                found.shield(ALREADY_LEAVING, [unit for unit, _, _ in steps[:gone]])
+                found.shield(already_leaving.NAME, [unit for unit, _, _ in steps[:gone]])
+                if verb == "consolidate":
+                    continue
             slow = int(short_grace is not None and job.phase != "reserved" and grace_of(pool, job) > short_grace)
             chain: Chain = []
             for at in range(gone, len(steps)):
                 unit, cost, whole = steps[at]
-                rule = excluded_by(pool, verb, asker, unit)
+                rule = shields.excluded_by(unit)
                 if rule is not None:
                     found.shield(rule, [unit for unit, _, _ in steps[at:]])
                     break
@@ -116,8 +117,11 @@ class Board:
                 found.chains[job.id] = chain
         return found
 
-    def _steps_of(self, job: Job) -> list[tuple[Unit, Price, bool]]:
-        """Units of the job, what each adds to the cost, and whether nothing is left after it."""
+    def _steps_of(self, job: Job, *, in_one: bool = False) -> list[tuple[Unit, Price, bool]]:
+        """Units of the job, what each adds to the cost, and whether nothing is left after it. in_one: it goes whole."""
+        if in_one:
+            unit = whole(job)
+            return [(unit, price(self.pool, job, [task for task in job.tasks if holds(task)], whole=True), True)]
         if job.id not in self._units:
             steps = []
             gone: list[Task] = []

@@ -47,6 +47,11 @@ class SlotFit:
         """What trying to put it back costs, in steps."""
         return len(self.rooms.standing(step.unit))
 
+    def stay(self, step: Step) -> None:
+        """Put it back, come what may."""
+        self.rooms.put_back(step.unit)
+        self._recount(step)
+
     def evict(self, step: Step) -> None:
         """Take it out (again)."""
         self.rooms.evict(step.unit)
@@ -76,7 +81,13 @@ class PlaceFit:
     """
 
     def __init__(
-        self, rooms: Rooms, unit: Unit, budget: Budget, *, evicted: Sequence[Step] = (), also: Callable[[list[Step]], bool] | None = None
+        self,
+        rooms: Rooms,
+        unit: Unit,
+        budget: Budget,
+        *,
+        evicted: Sequence[Step] = (),
+        also: Callable[[list[Step]], bool] | None = None,
     ) -> None:
         self.rooms = rooms
         self.unit = unit
@@ -121,6 +132,11 @@ class PlaceFit:
     def effort(self, step: Step) -> int:  # noqa: ARG002
         """What trying to put something back costs, in steps: the unit may have to be placed anew."""
         return 1 + len(self.rooms.nodes) // NODES_PER_STEP
+
+    def stay(self, step: Step) -> None:
+        """Put back what does not stand where the unit might."""
+        del self.evicted[step]
+        self.rooms.put_back(step.unit)
 
     def evict(self, step: Step) -> None:
         """Take it out (again). What fitted before still does."""

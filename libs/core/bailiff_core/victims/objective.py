@@ -17,15 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from bailiff_core.model.answer import ClassGpus, Cost
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.sharing import share_of, shares_devices, units_of
 
-LEVELS = ("lost_gpu_ms", "jobs", "tasks", "promises", "broken_nodes")
 MOST_CLASSES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Price:
     """Levels 1 and 3 to 6 of what one job loses, all of it so far."""
 
@@ -57,7 +55,9 @@ def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Pric
     if not started:
         return Price(promises=1)
     gpu_milli = held_gpu_milli(pool, job, started)
-    return Price(gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started))
+    return Price(
+        gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started)
+    )
 
 
 def held_gpu_milli(pool: Pool, job: Job, tasks: Iterable[Task]) -> int:
@@ -113,7 +113,6 @@ class Scale:
     """Levels as digits of one integer, each with a base that no sum can reach: sums compare as the objective does."""
 
     priorities: dict[int, int]
-    of_class: int
     of_share: int
     of_level: tuple[int, ...]
 
@@ -142,7 +141,7 @@ class Scale:
         for priority in sorted(priorities):
             ranks[priority] = unit
             unit *= 2 * (1000 * gpus + 1) + 1
-        return cls(ranks, 1, of_share, tuple(of_level))
+        return cls(ranks, of_share, tuple(of_level))
 
     def weight(self, priority: int, price: Price, under_share_gpu_milli: int = 0, slow: int = 0) -> int:
         """The price as one integer."""

@@ -19,12 +19,15 @@ SETS_PER_STEP = 16
 SETS_PER_PART = 3_000
 
 
+Key = tuple[int, int, tuple[tuple[int, str, int], ...]]  # weight, how many steps, who they are: the youngest first
+
+
 @dataclass(slots=True)
 class Option:
     """Evicting these steps of one part gains so many slots. `key` sorts the cheapest first, ties included."""
 
     gain: int
-    key: tuple[int, int, tuple[tuple[int, str, int], ...]]
+    key: Key
     steps: tuple[Step, ...]
 
 
@@ -214,6 +217,23 @@ class Slots:
         return tuple(sorted(print_))
 
 
+Kept = dict[tuple[int, Need, bool], Slots]
+
+
+def slots_of(kept: Kept, rooms: Rooms, need: Need, candidates: Field, wanted: int) -> tuple[Slots, int]:
+    """What is known about the need, and how many slots are lacking for so many tasks. `kept` is filled as one asks."""
+    key = (id(candidates), need, False)
+    if key not in kept:
+        kept[key] = Slots(rooms, need, candidates, single=False)
+    short = wanted - kept[key].free
+    if short != 1:
+        return kept[key], short
+    key = (id(candidates), need, True)
+    if key not in kept:
+        kept[key] = Slots(rooms, need, candidates, single=True)
+    return kept[key], short
+
+
 def _best_of(tries: list[Option]) -> list[Option]:
     """Those that no other set beats: cheaper and as good."""
     for option in tries:
@@ -256,7 +276,7 @@ def _that_matter(parts: list[list[Option]], short: int) -> list[list[Option]]:
     return [parts[at] for at in sorted(kept)]
 
 
-def _marginals(parts: list[list[Option]]) -> list[tuple[tuple[int, int, tuple[tuple[int, str, int], ...]], tuple[Step, ...]]] | None:
+def _marginals(parts: list[list[Option]]) -> list[tuple[Key, tuple[Step, ...]]] | None:
     """Slots one by one, where each costs a part at least as much as the one before: then the cheapest are the best mix."""
     found = []
     for options in parts:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import budget, forbidden
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
 from bailiff_core.scene import Scene
@@ -68,12 +69,12 @@ class Terms:
         there = dict.fromkeys(job.id for job in moved)
         return self.reclaim.unbalanced([unit for unit in leaving if unit.job.id not in there])
 
-    def within_limits(self, leaving: Iterable[Unit]) -> bool:
-        """Whether the asker stays within the limits above it once these have left."""
+    def above_limit(self, leaving: Iterable[Unit], place: GangPlace | None = None) -> str | None:
+        """Why the asker would be above a limit even when these have left."""
         usage = self.scene.usage
         mark = usage.mark()
         for unit in leaving:
             usage.evict(unit)
-        held = over_limit(self.scene, self.unit) is None
+        over = over_limit(self.scene, self.unit, place)
         usage.rollback(mark)
-        return held
+        return over
