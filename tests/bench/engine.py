@@ -12,10 +12,11 @@ from tests.builders import HOUR, Sketch, group
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold.register import FOLDS
+from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.queue.fair_share import fair_shares
+from bailiff_core.model.pool import Job, OpenRequest, Pool
+from bailiff_core.queue.order import shares_now
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide
@@ -137,9 +138,7 @@ def _large_reclaim(run: Run) -> Row:
     return Row(f"reclaim for one gang of {nodes} × 8 GPUs from {gpus:,} one-GPU jobs", seconds, "s", target="≤ 3 s")
 
 
-def _one_selection(pool: Pool, asker: Job):
-    from bailiff_core.model.pool import OpenRequest
-
+def _one_selection(pool: Pool, asker: Job) -> tuple[float, Answer]:
     began = time.process_time()
     (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
     return time.process_time() - began, answer
@@ -170,7 +169,7 @@ def _fair_share(run: Run) -> Row:
     seconds = []
     for _ in range(20):
         began = time.process_time()
-        fair_shares(scene)
+        shares_now(scene)
         seconds.append(time.process_time() - began)
     run.say(f"fair share: {len(projects)} projects")
     return Row(f"fair share of {len(projects):,} projects, three levels", median(seconds) * 1000, "ms", target="≤ 5 ms")
