@@ -162,7 +162,9 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    return hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16]
+    data = demand.to_data()
+    asked = {name: data.get(name) for name in ("tasks", "min_tasks", "sub_groups", "topology", "pack")}
+    return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:
