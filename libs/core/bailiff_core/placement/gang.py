@@ -9,10 +9,10 @@ from .need import Needs, needs_of_unit
 from .packing import Chunk, Where
 from .parts import has_rules, parts_of, topology_problem
 from .rooms import Rooms
-from .solve import NoFit, hardest_first, pack
+from .solve import NoFit, pack
 from .together import Together
 
-__all__ = ["GangPlace", "NoFit", "TaskPlace", "hardest_first", "place_unit", "settle"]
+__all__ = ["GangPlace", "NoFit", "TaskPlace", "place_unit", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
