@@ -29,7 +29,7 @@ def queue_key(job: Job) -> tuple[int, int, str]:
 
 def enqueue(pool: Pool, job: Job) -> None:
     """Put a waiting job at its place."""
-    pool.stale_jobs[job.id] = None
+    pool.stale_jobs[job.id] = pool.untried[job.id] = None
     insort(pool.queue, job.id, key=lambda name: queue_key(pool.jobs[name]))
 
 
@@ -39,6 +39,7 @@ def dequeue(pool: Pool, job: Job) -> None:
     if at == len(pool.queue) or pool.queue[at] != job.id:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at]
+    pool.untried.pop(job.id, None)
 
 
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
@@ -111,6 +112,7 @@ class Pass:
     def put_back(self, job: Job) -> None:
         """The job got what it asked for: it goes on asking, at its new place in the order."""
         leaf = self._usage.leaf_of(job)
+        self._jobs[job.id] = job
         heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
         self._unsure.append(leaf)
 
