@@ -92,6 +92,7 @@ class Pass:
         self._unsure: list[str] = []
         for job in jobs:
             self._jobs[job.id] = job
+        for job in self._jobs.values():
             self._at(self._usage.leaf_of(job)).heap.append((try_key(job), 0, job.id))
         for name, found in self._candidates.items():
             heapify(found.heap)
@@ -106,11 +107,15 @@ class Pass:
         unit = top.best
         leaf = self._usage.leaf_of(unit.job)
         heappop(self._candidates[leaf].heap)
+        del self._jobs[unit.job.id]
         self._unsure = [leaf]
         return unit
 
     def put_back(self, job: Job) -> None:
-        """The job got what it asked for: it goes on asking, at its new place in the order."""
+        """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
+        if job.id in self._jobs:
+            return
+        self._jobs[job.id] = job
         leaf = self._usage.leaf_of(job)
         self._jobs[job.id] = job
         heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
@@ -152,6 +157,8 @@ class Pass:
                 found.best = below.best if below.version == version else None
             else:
                 found.best = next_unit(self._jobs[name])
+                if found.best is None:
+                    del self._jobs[name]
             if found.best is None:
                 heappop(found.heap)
 
