@@ -15,7 +15,7 @@ from bailiff_core.fold.register import FOLDS
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.queue.order import shares_now
+from bailiff_core.queue.fair_share import fair_shares
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide
@@ -166,11 +166,11 @@ def _fair_share(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n, project in enumerate(projects):
         _of(sketch.job(f"job-{n}", group(1 + n % 5, gpus=1 + n % 3, cpu=4, gib=8)), str(project["name"]))
-    scene = scene_of(sketch.pool)
+    usage = scene_of(sketch.pool).usage
     seconds = []
     for _ in range(20):
         began = time.process_time()
-        shares_now(scene)
+        fair_shares(usage.tree, usage.total, usage.requests)
         seconds.append(time.process_time() - began)
     run.say(f"fair share: {len(projects)} projects")
     return Row(f"fair share of {len(projects):,} projects, three levels", median(seconds) * 1000, "ms", target="≤ 5 ms")

@@ -45,7 +45,7 @@ def dequeue(pool: Pool, job: Job) -> None:
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
     """Fair shares as things stand: what a pass goes by from its start to its end."""
     usage = scene.usage
-    return fair_shares(usage.tree, usage.total, usage.requests)
+    return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
 
 
 def try_key(job: Job) -> tuple[int, int, int, str]:
