@@ -12,11 +12,10 @@ from tests.builders import HOUR, Sketch, group
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold.register import FOLDS
-from bailiff_core.model.answer import Answer
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.model.pool import Job, OpenRequest, Pool
-from bailiff_core.queue.order import shares_now
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.queue.fair_share import fair_shares
 from bailiff_core.records.facts import ProposalReceived
 from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide
@@ -138,7 +137,9 @@ def _large_reclaim(run: Run) -> Row:
     return Row(f"reclaim for one gang of {nodes} × 8 GPUs from {gpus:,} one-GPU jobs", seconds, "s", target="≤ 3 s")
 
 
-def _one_selection(pool: Pool, asker: Job) -> tuple[float, Answer]:
+def _one_selection(pool: Pool, asker: Job):
+    from bailiff_core.model.pool import OpenRequest
+
     began = time.process_time()
     (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
     return time.process_time() - began, answer
@@ -165,11 +166,11 @@ def _fair_share(run: Run) -> Row:
         sketch.node(f"node-{n}")
     for n, project in enumerate(projects):
         _of(sketch.job(f"job-{n}", group(1 + n % 5, gpus=1 + n % 3, cpu=4, gib=8)), str(project["name"]))
-    scene = scene_of(sketch.pool)
+    usage = scene_of(sketch.pool).usage
     seconds = []
     for _ in range(20):
         began = time.process_time()
-        shares_now(scene)
+        fair_shares(usage.tree, usage.total, usage.requests)
         seconds.append(time.process_time() - began)
     run.say(f"fair share: {len(projects)} projects")
     return Row(f"fair share of {len(projects):,} projects, three levels", median(seconds) * 1000, "ms", target="≤ 5 ms")
