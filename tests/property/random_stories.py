@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core_invariants import check_pool, victims_may_go
 from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
 
-from bailiff_core.engine import LOGIC
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
@@ -226,7 +226,7 @@ class Chance:
                 yield facts.NodeReturned(request=self.story.request())
             case 4:
                 if not self.pool.turn_open:
-                    yield facts.StateDigest(schema_version=1, digest=state_digest(self.pool))
+                    yield facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(self.pool))
                 else:
                     yield facts.InputsAdvanced()
             case 5:
