@@ -37,10 +37,11 @@ def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
         project=demand.project or "",
         base_priority=entry.value,
         shape=shape_of(demand),
+        waiting_since=pool.now,
     )
     pool.jobs[job.id] = job
     pool.touched[job.id] = None
-    pool.stale_jobs[job.id] = None
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
     enqueue(pool, job)
     remember(pool, fact.request)
 
@@ -85,7 +86,7 @@ def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, .
     """Begin an attempt at these places."""
     set_promise(pool, job, [])
     job.attempt = attempt
-    job.told_waiting = job.timed_out = False
+    job.told_waiting = False
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
     job.last_start = job.stale_since = None
@@ -158,7 +159,26 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
     if decision.not_before > pool.now:
         set_promise(pool, job, [])
     job.not_before = decision.not_before
+    job.waiting_since, job.timed_out = pool.now, False
     back_to_queue(pool, job)
+
+
+@folds(decisions.JobAged)
+def job_aged(pool: Pool, decision: decisions.JobAged) -> None:
+    """The job counts with another priority than its class's, or with that again."""
+    job = pool.jobs[decision.job]
+    with reordering(pool, job):
+        job.priority = decision.effective
+    pool.touched[job.id] = None
+
+
+@folds(decisions.ScheduleTimedOut)
+def schedule_timed_out(pool: Pool, decision: decisions.ScheduleTimedOut) -> None:
+    """It has been said, for this wait."""
+    job = pool.jobs[decision.job]
+    job.timed_out = True
+    pool.stale_times[job.id] = None
+    pool.room_grew = pool.room_grew or decision.then == "pass"  # backfill keeps no place for it any more
 
 
 @folds(decisions.JobEnded)

@@ -56,6 +56,7 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
     for job in pool.jobs.values():
         if job.phase not in ENDED:
             job.submitted_at += fact.by
+        job.waiting_since += fact.by
         job.not_before += fact.by if job.not_before else 0
         job.next_request_at += fact.by if job.next_request_at else 0
         if job.reserved_until is not None:
@@ -67,6 +68,7 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
             if eviction is not None and eviction.begun_at is not None:
                 eviction.begun_at += fact.by
+    pool.agenda = None
     pool.run_limits = [(moment + fact.by, name) for moment, name in pool.run_limits]
     for project in pool.reclaimed_at:
         pool.reclaimed_at[project] += fact.by

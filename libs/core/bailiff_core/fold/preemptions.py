@@ -4,6 +4,7 @@ from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
 from bailiff_core.model.room import idle_now
+from bailiff_core.protections import no_borrowing
 from bailiff_core.records import decisions, facts
 
 from .evictions import leave_in_part
@@ -38,6 +39,8 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
         _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision)
     asker = pool.jobs[decision.asker.job]
+    if decision.verb == "reclaim":
+        no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.moved))
     if decision.tasks:
         grow(pool, asker, decision.placement, True, decision.expires)
     else:

@@ -94,6 +94,7 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
 
 def reindex(pool: Pool, job: Job) -> None:
     """Keep queue, active, reserved, starting and leaving true after a change of the job's tasks."""
+    pool.stale_times[job.id] = None
     states = {task.state for task in job.tasks}
     goes_on = job.phase in ("starting", "running")
     single = [task for task in job.tasks if task.eviction is not None]
@@ -136,7 +137,7 @@ def reordering(pool: Pool, job: Job) -> Iterator[None]:
     yield
     if queued:
         enqueue(pool, job)
-    pool.stale_jobs[job.id] = None
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
 
 
 def _keep(index: dict[str, None], job: Job, member: bool) -> None:
@@ -161,7 +162,9 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    return hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16]
+    data = demand.to_data()
+    asked = {name: data.get(name) for name in ("tasks", "min_tasks", "sub_groups", "topology", "pack")}
+    return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:

@@ -8,6 +8,7 @@ from bailiff_core.fold.growth import beyond
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import core_stands
+from bailiff_core.protections import stale_gang
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
@@ -133,7 +134,7 @@ def _dispensable(pool: Pool, job: Job) -> list[Task]:
     ended = [task for task in job.tasks if _ended_badly(task)]
     told = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
     lost = [task for task in ended if task.eviction is None and verdict(task) == "lost"]
-    if lost and (not at_work(job) or (pool.rules.protections.stale_gang == 0 and not core_stands(job, at_work(job)))):
+    if lost and (not at_work(job) or (stale_gang.grace(pool, job) == 0 and not core_stands(job, at_work(job)))):
         return told
     return told + lost
 

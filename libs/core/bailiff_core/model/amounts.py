@@ -1,6 +1,7 @@
 """Amounts of the three resources that projects are measured in, and what one may write for them."""
 
 from fractions import Fraction
+from math import ceil, floor
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
@@ -35,12 +36,28 @@ class Amounts(NamedTuple):
         """Whether no resource is above `other`'s."""
         return self[0] <= other[0] and self[1] <= other[1] and self[2] <= other[2]
 
+    def times(self, count: int) -> "Amounts":
+        """So many times as much."""
+        return Amounts(self[0] * count, self[1] * count, self[2] * count)
+
 
 NOTHING = Amounts()
+RESOURCES = ("GPUs", "CPUs", "GiB of memory")
+_SCALES = (1000, 1000, 2**30)
+
+
+def in_words(resource: int, amount: Amount, *, up: bool = True) -> str:
+    """An amount of a resource (a position in `Amounts`) as people write it, in `RESOURCES`: `1.5`, in thousandths.
+
+    Use is rounded up and bounds down, so that use above a bound never reads like the bound.
+    """
+    exact = Fraction(amount * 1000, _SCALES[resource])
+    thousandths = ceil(exact) if up else floor(exact)
+    return f"{thousandths // 1000}.{thousandths % 1000:03}".rstrip("0").rstrip(".")
 
 
 class Bounds(Document):
-    """A quota or a limit, per resource. -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+    """A quota or limit per resource; -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
 
     gpu_milli: Bound | None = None
     cpu_milli: Bound | None = None

@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(slots=True)
 class Eviction:
-    """A decided eviction of a job's present attempt, or of one surplus task. `ordered_by` is the seq that the agents' fences compare.
+    """A decided eviction of a job's present attempt, or of one surplus task.
 
     begun_seq: the record that let the executor tell the agents; spare_seq: the record that took it back.
     """
@@ -118,7 +118,9 @@ class Job:
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
     kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved).
-    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
+    that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
+    waited for its first start.
     """
 
     id: str
@@ -153,6 +155,8 @@ class Job:
     promise_until: int | None = None
     promise_verb: str = "allocate"
     timed_out: bool = False
+    waiting_since: int = 0
+    first_wait: int | None = None
     told_waiting: bool = False
     not_before: int = 0
     next_request_at: int = 0
@@ -243,17 +247,18 @@ class Rejections:
 class Pool:
     """The whole state of one domain after the record `seq`.
 
-    queue: jobs that lack tasks, by priority, age and id (`queue/order.py` has the order in which they are tried). active: jobs that hold or are promised room. reserved, starting, leaving: those
-    of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
+    queue: jobs that lack tasks, by priority, age and id; `queue/order.py` has the order in which they are tried.
+    untried: those of them that allocate has to look at. active: jobs that hold or are promised room. reserved, starting,
+    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
-    none is part of the state's digest: they hold nothing between turns, or are caches.
-    run_limits: when jobs that run reach their run-time limit, soonest first.
-    reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
-    would not have admitted leaves.
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
+    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
+    between turns, or are caches.
+    run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
+    applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
     """
 
     domain: str = ""
@@ -294,10 +299,13 @@ class Pool:
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
+    untried: dict[str, None] = field(default_factory=dict)
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
+    stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    agenda: Any = field(default=None, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:

@@ -1,0 +1,150 @@
+"""Fair shares of random trees are those of an independent reading of the text, and keep what they promise."""
+
+from fractions import Fraction
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.share_reference import Member, divide
+
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.policy import Project
+from bailiff_core.queue.fair_share import STEPS, allocatable, fair_shares
+from bailiff_core.queue.tree import OWN, ROOT, Tree
+
+TREES_AN_EXAMPLE = 10
+
+
+def some_amount(rng: Random) -> int:
+    return rng.randrange(41)
+
+
+def some_gpus(rng: Random) -> int:
+    return rng.choice([rng.randrange(13) * 1000, rng.randrange(9000)])
+
+
+def in_bytes(rng: Random) -> Fraction:
+    """Thousandths of a GPU as they come out where bytes of a device are asked for."""
+    return Fraction(rng.randrange(60_000), rng.choice([3, 7, 11]))
+
+
+def some_projects(rng: Random) -> list[Project]:
+    def bounds() -> dict[str, int | None]:
+        parts = {"gpu_milli": some_gpus(rng), "cpu_milli": some_amount(rng), "memory_bytes": some_amount(rng)}
+        return {name: rng.choice([amount, amount, None, UNLIMITED]) for name, amount in parts.items()}
+
+    found: list[Project] = []
+    for number in range(rng.randrange(1, 15)):
+        found.append(
+            Project(
+                name=f"p{number}",
+                parent=rng.choice([None, *[above.name for above in found]]),
+                created=rng.randrange(3),
+                priority=rng.randrange(3),
+                over_quota_weight={name: rng.choice([0, 1, 1, 1, 2, 3, 7]) for name in ("gpu", "cpu", "memory")},
+                quota=bounds(),
+                limit=bounds(),
+            )
+        )
+    return found
+
+
+def some_requests(rng: Random, projects: list[Project], *, bytes_too: bool) -> dict[str, Amounts]:
+    found = {}
+    for name in ["", *[project.name for project in projects]]:
+        gpus: Amount = in_bytes(rng) if bytes_too and rng.randrange(4) == 0 else some_gpus(rng)
+        found[name] = Amounts(gpus, some_amount(rng), some_amount(rng)) if rng.randrange(5) else NOTHING
+    return found
+
+
+def some_total(rng: Random) -> Amounts:
+    return Amounts(rng.choice([5, 1]) * some_gpus(rng), rng.choice([5, 1]) * some_amount(rng), some_amount(rng))
+
+
+def rolled_up(tree: Tree, own: dict[str, Amounts]) -> dict[str, Amounts]:
+    """Requests of each project: what is asked for at its leaves."""
+    found: dict[str, Amounts] = {}
+    for name, asked in own.items():
+        for above in tree.branches[tree.leaf_of(name)].path:
+            found[above] = found.get(above, NOTHING).plus(asked)
+    return found
+
+
+def reference(projects: list[Project], total: Amounts, requested: dict[str, Amounts]) -> dict[str, Amounts]:
+    """All families from the root downwards, by the slow reading."""
+    shares = {ROOT: total}
+    waiting = [ROOT]
+    for parent in waiting:
+        below = [entry for entry in projects if (entry.parent or ROOT) == parent]
+        if not below:
+            continue
+        below.sort(key=lambda entry: (entry.created, projects.index(entry)))
+        below.append(Project.model_construct(name=parent + OWN))
+        columns = []
+        for resource, (name, weight) in enumerate([("gpu_milli", "gpu"), ("cpu_milli", "cpu"), ("memory_bytes", "memory")]):
+            members = []
+            for age, entry in enumerate(below):
+                quota, limit = getattr(entry.quota, name), getattr(entry.limit, name)
+                if quota is None:
+                    quota = 0 if name == "gpu_milli" else UNLIMITED
+                members.append(
+                    Member(
+                        age,
+                        requested.get(entry.name, NOTHING)[resource],
+                        None if quota == UNLIMITED else quota,
+                        None if limit in (None, UNLIMITED) else limit,
+                        getattr(entry.over_quota_weight, weight),
+                        entry.priority,
+                    )
+                )
+            divide(shares[parent][resource], members, STEPS[resource])
+            columns.append([member.share for member in members])
+        for entry, *found in zip(below, *columns, strict=True):
+            shares[entry.name] = Amounts(*found)
+            waiting.append(entry.name)
+    return shares
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_shares_are_those_of_the_text(seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(TREES_AN_EXAMPLE):
+        projects, total = some_projects(rng), some_total(rng)
+        tree = Tree(projects)
+        requested = rolled_up(tree, some_requests(rng, projects, bytes_too=True))
+        assert fair_shares(tree, total, requested) == reference(projects, total, requested)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_shares_promise_no_more_than_there_is_beyond_the_quotas(seed: int) -> None:
+    rng = Random(seed)
+    projects, total = some_projects(rng), some_total(rng)
+    tree = Tree(projects)
+    requested = rolled_up(tree, some_requests(rng, projects, bytes_too=False))
+    shares = fair_shares(tree, total, requested)
+    for family in tree.families:
+        for resource in range(3):
+            above = shares[family.parent][resource]
+            mine = [shares[name][resource] for name in family.names]
+            assert all(type(share) is int for share in mine)
+            quotas = [above if quota < 0 else quota for quota in family.quotas[resource]]
+            if sum(mine) > above:  # only quotas may sum above the total, and then nobody gets more than its own
+                assert all(share <= quota for share, quota in zip(mine, quotas, strict=True))
+            for share, quota, name, limit in zip(mine, quotas, family.names, family.limits[resource], strict=True):
+                asked = requested.get(name, NOTHING)[resource]
+                requestable = asked if limit < 0 else min(asked, limit)
+                assert share >= min(quota, requestable)  # nobody below what it deserves and asks for
+                assert share < requestable + STEPS[resource]  # a leftover goes as a whole, at most one
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.none(), st.integers(-1, 50)), st.one_of(st.none(), st.integers(-1, 50)), st.integers(0, 50))
+def test_allocatable_share_lies_between_limit_quota_and_share(quota: int | None, limit: int | None, share: int) -> None:
+    stated = Project(name="a", quota={"gpu_milli": quota}, limit={"gpu_milli": limit})
+    found = allocatable(Tree([stated]).branches["a"], Amounts(share)).gpu_milli
+    endless = 10**9
+    most = endless if quota == UNLIMITED else max(quota or 0, share)
+    most = min(most, endless if limit in (None, UNLIMITED) else limit)
+    assert found == (UNLIMITED if most == endless else most)
