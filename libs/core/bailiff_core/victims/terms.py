@@ -18,6 +18,8 @@ def why_not_ask(scene: Scene, shares: Shares, unit: Unit, verb: Verb) -> str | N
         return f"the policy does not let it displace others by {verb}"
     if verb == "preempt" and not unit.job.may_preempt:
         return "its class does not let it displace others"
+    if verb == "reclaim" and not scene.pool.rules.projects:
+        return "there are no projects to reclaim from"
     if verb == "reclaim":
         return may_reclaim(scene, shares, unit)
     if verb == "consolidate":
