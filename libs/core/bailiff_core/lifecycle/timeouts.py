@@ -7,6 +7,7 @@ from bailiff_core.protections import schedule_timeout
 from bailiff_core.protections.waiting import waiting_since
 from bailiff_core.records.decisions import JobEnded, ScheduleTimedOut
 from bailiff_core.records.payload import Decision
+from bailiff_core.verbs.allocate import why_it_waits
 
 from .agenda import agenda_of
 
@@ -17,7 +18,7 @@ def schedule_timeouts(pool: Pool) -> Iterator[Decision]:
     if rules is None:
         return
     for job in agenda_of(pool).due(pool, schedule_timeout.NAME):
-        why = pool.unplaceable.get(job.shape, "")
+        why = why_it_waits(pool, job)
         yield ScheduleTimedOut(job=job.id, waited=pool.now - waiting_since(job), then=rules.then, reason=why)
         if rules.then == "fail":
             reason = f"it found no room within {rules.after // 1_000_000} s (rule {schedule_timeout.NAME})"
