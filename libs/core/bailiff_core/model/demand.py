@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order
+from .document import TEN_YEARS, Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId, in_order, parse_duration
 
 
 class TaskGroup(Document):
@@ -46,7 +46,10 @@ class TopologyRule(Document):
 
 
 class JobDemand(Document):
-    """A gang of tasks that runs whole or not at all. What is left out takes the policy's default."""
+    """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
+
+    stale_grace: how long it may go on with a member too few; -1: for ever.
+    """
 
     job: Name
     tasks: Annotated[tuple[TaskGroup, ...], Field(min_length=1, max_length=1000)]
@@ -61,6 +64,7 @@ class JobDemand(Document):
     grace: Duration | None = None
     run_time_limit: Duration | None = None
     preemption_delay: Duration | None = None
+    stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
     pack: Literal["binpack", "spread"] | None = None
