@@ -6,7 +6,7 @@ import typer
 
 from bailiff.problem import ExitCode
 
-from . import admin, audit, doctor, jobs, policy, pool
+from . import admin, audit, doctor, jobs, plan, policy, pool
 from .session import guarded
 
 EPILOG = (
@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for room in (jobs, pool, policy, audit, doctor, admin):
+for room in (jobs, pool, plan, policy, audit, doctor, admin):
     room.register(app)
 
 

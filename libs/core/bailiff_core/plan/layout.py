@@ -108,7 +108,7 @@ def lay_out(snapshot: Snapshot) -> Layout:
     jobs = [job for job in laid if job is not None]
     for name in snapshot.reclaimed_at:
         if name not in projects:
-            faults.append(Fault(("reclaimed_at", name), f"no such project; {_there_are(name, projects)}"))
+            faults.append(Fault(("reclaimed_at", name), f"no such project; {there_are(name, projects)}"))
     _stand(nodes, jobs, faults)
     if faults:
         raise Contradiction(faults)
@@ -134,30 +134,28 @@ def _policy(snapshot: Snapshot, faults: list[Fault]) -> Policy:
         }
     )
     root: Place = () if snapshot.projects or not policy.projects else ("policy",)
-    faults += tree_faults(merged.projects, (*root, "projects"))
+    faults += tree_faults([(each.name, each.parent) for each in merged.projects], (*root, "projects"))
     _no_twice(("topologies",) if snapshot.topologies else ("policy", "topologies"), [e.name for e in merged.topologies], faults)
     return merged
 
 
-def tree_faults(entries: Sequence[object], place: Place) -> list[Fault]:
-    """What is wrong with named entries that form a tree by `parent`: names twice, unknown parents, circles."""
+def tree_faults(entries: Sequence[tuple[str, str | None]], place: Place) -> list[Fault]:
+    """What is wrong with a list of (name, parent) that should be trees: names twice, unknown parents, circles."""
     faults: list[Fault] = []
-    names = [str(getattr(entry, "name", "")) for entry in entries]
-    parents = {str(getattr(entry, "name", "")): getattr(entry, "parent", None) for entry in entries}
-    _no_twice(place, names, faults)
-    for position, entry in enumerate(entries):
-        parent = getattr(entry, "parent", None)
+    parents = dict(entries)
+    _no_twice(place, [name for name, _ in entries], faults)
+    for position, (name, parent) in enumerate(entries):
         if parent is None:
             continue
         if parent not in parents:
-            faults.append(Fault((*place, position, "parent"), f"no {parent!r} is defined; {_there_are(parent, parents)}"))
+            faults.append(Fault((*place, position, "parent"), f"no {parent!r} is defined; {there_are(parent, parents)}"))
             continue
-        seen = [names[position]]
+        seen = [name]
         above: str | None = parent
         while above is not None and above not in seen:
             seen.append(above)
             above = parents.get(above)
-        if above == names[position]:
+        if above == name:
             faults.append(Fault((*place, position, "parent"), f"{' -> '.join([*seen, above])} go round in a circle"))
     return faults
 
@@ -191,10 +189,10 @@ def _job(
     before = len(faults)
     known = list(projects)
     if doc.project is not None and doc.project not in known:
-        faults.append(Fault((*place, "project"), f"no project {doc.project!r}; {_there_are(doc.project, known)}"))
+        faults.append(Fault((*place, "project"), f"no project {doc.project!r}; {there_are(doc.project, known)}"))
     class_name = _class_of(doc, place, policy, faults)
     groups = [each.name for each in doc.sub_groups]
-    faults += tree_faults(doc.sub_groups, (*place, "sub_groups"))
+    faults += tree_faults([(each.name, each.parent) for each in doc.sub_groups], (*place, "sub_groups"))
     tasks = [task for at, entry in enumerate(doc.tasks) for task in _tasks(doc, place, at, entry, nodes, groups, faults)]
     _no_names_twice(tasks, faults)
     if len(tasks) > MOST_TASKS:
@@ -217,7 +215,7 @@ def _class_of(doc: JobDoc, place: Place, policy: Policy, faults: list[Fault]) ->
     if entry is not None:
         return entry.name
     names = [each.name for each in policy.priority_classes]
-    text = f"no priority class {doc.priority_class!r}; {_there_are(str(doc.priority_class), names)}"
+    text = f"no priority class {doc.priority_class!r}; {there_are(str(doc.priority_class), names)}"
     faults.append(Fault((*place, "class"), text))
     return ""
 
@@ -252,7 +250,7 @@ def _tasks(
     if state == "pending" and node is not None:
         faults.append(Fault((*where, "node"), "a pending task stands nowhere; where it may run is said with `nodes`"))
     if node is not None and node not in nodes:
-        faults.append(Fault((*where, "node"), f"no node {node!r}; {_there_are(node, nodes)}"))
+        faults.append(Fault((*where, "node"), f"no node {node!r}; {there_are(node, nodes)}"))
     if devices and state not in STANDING:
         faults.append(Fault((*where, "devices"), f"a {state} task is on no device"))
     if devices and entry.count > 1:
@@ -300,11 +298,11 @@ def _group(
             faults.append(Fault((*where, "gpu_devices"), f"is {count}, but the amount says {part.devices}"))
     sub_group = _either(doc, entry, "sub_group")
     if sub_group is not None and sub_group not in groups:
-        faults.append(Fault((*where, "sub_group"), f"no sub-group {sub_group!r}; {_there_are(sub_group, groups)}"))
+        faults.append(Fault((*where, "sub_group"), f"no sub-group {sub_group!r}; {there_are(sub_group, groups)}"))
     allowed = _either(doc, entry, "nodes") or ()
     for name in allowed:
         if name not in nodes:
-            faults.append(Fault((*where, "nodes"), f"no node {name!r}; {_there_are(name, nodes)}"))
+            faults.append(Fault((*where, "nodes"), f"no node {name!r}; {there_are(name, nodes)}"))
     if len(faults) > before:
         return None
     return TaskGroup(
@@ -381,7 +379,7 @@ def _take_devices(node: LaidNode, task: LaidTask) -> str | None:
     for device in task.asked_devices:
         number = node.number_of(device)
         if number is None:
-            return f"node {name} has no device {device!r}; {_there_are(device, [each.id for each in node.devices])}"
+            return f"node {name} has no device {device!r}; {there_are(device, [each.id for each in node.devices])}"
         if number in chosen:
             return f"device {device!r} is named twice"
         chosen.append(number)
@@ -479,7 +477,7 @@ def _no_names_twice(tasks: list[LaidTask], faults: list[Fault]) -> None:
         seen[task.name] = None
 
 
-def _there_are(wanted: str, known: Iterable[str]) -> str:
+def there_are(wanted: str, known: Iterable[str]) -> str:
     """What may stand here: the nearest name, or the first few."""
     names = list(known)
     near = difflib.get_close_matches(wanted, names, n=1)

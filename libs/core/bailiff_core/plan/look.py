@@ -9,6 +9,7 @@ from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
+from bailiff_core.records.wire import time_text
 
 from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
 
@@ -104,7 +105,7 @@ def round_report(
     lines = tuple(line for _, decision in made if (line := decision_line(pool, names, decision)) is not None)
     return Round(
         round=which,
-        now=pool.now,
+        now=time_text(pool.now),
         changed=bool(lines) or any(line.before.state != line.after.state for line in tasks),
         counts=_counts(tasks),
         tasks=tasks,

@@ -105,10 +105,10 @@ class WaitLine(Document):
 
 
 class Round(Document):
-    """One pass. now: µs UTC. changed: whether anything was decided that changes who stands where."""
+    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where."""
 
     round: int
-    now: int
+    now: str
     changed: bool
     counts: Counts
     tasks: tuple[TaskLine, ...]
