@@ -33,11 +33,12 @@ class Planning:
         self.rounds: list[Round] = []
         self._began = self.pool.seq
         self._last: Where | None = None
+        self._goes_on = False
 
     def round(self, verbs: Sequence[PlanVerb] = ALL_VERBS, step: int = 0) -> Round:
-        """One pass of these verbs. Before every one but the first the world goes on, by `step` µs."""
-        if self.rounds:
-            to_next_round(self.pool, self._began, step)
+        """One pass of these verbs. Before every one but the first the world goes on, by `step` µs, unless it has."""
+        if self._goes_on:
+            self.go_on(step)
         self._allow(verbs)
         since = self.pool.seq
         before = everybody(self.pool, self.names, since, self._last)
@@ -45,7 +46,13 @@ class Planning:
         found = round_report(self.pool, self.names, len(self.rounds) + 1, before, since, made)
         self._last = {job: [line.after for line in found.tasks if line.job == job] for job in self.names}
         self.rounds.append(found)
+        self._goes_on = True
         return found
+
+    def go_on(self, step: int = 0) -> None:
+        """The world goes on by `step` µs: victims are gone, what was placed runs, promises that can start do."""
+        to_next_round(self.pool, self._began, step)
+        self._goes_on = False
 
     def _allow(self, verbs: Sequence[PlanVerb]) -> None:
         """The policy with those of its verbs that are asked for."""
