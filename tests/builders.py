@@ -7,6 +7,8 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool, Room, Task
 from bailiff_core.model.room import add
+from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.queue.order import enqueue
 
 GIB = 2**30
@@ -18,6 +20,13 @@ def group(count: int = 1, gpus: int = 0, cpu: int = 0, gib: int = 0, **rest: obj
     """`count` tasks with whole GPUs, CPUs and GiB of memory each; `rest` as in `TaskGroup`."""
     data = {"count": count, "gpu_milli": gpus * 1000, "cpu_milli": cpu * 1000, "memory_bytes": gib * GIB, **rest}
     return TaskGroup.model_validate(data)
+
+
+def asking(job: Job) -> Unit:
+    """What the waiting job wants placed."""
+    unit = next_unit(job)
+    assert unit is not None
+    return unit
 
 
 @dataclass
@@ -71,7 +80,7 @@ class Sketch:
             node = self.pool.nodes[self.pool.node_numbers[name]]
             mask = sum(1 << number for number in numbers)
             job.tasks.append(Task(index, node.number, mask, state))
-            amounts = (mask, need.cpu_milli, need.memory_bytes)
+            amounts = amount_of(node, need, mask)
             add(node.reserved if phase == "reserved" else node.held, *amounts)
             if phase == "evicting":
                 add(node.releasing, *amounts)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.pool import ENDED, Pool, Room
 from bailiff_core.model.room import add
+from bailiff_core.model.sharing import amount_of
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.payload import Decision
@@ -37,7 +38,7 @@ def sums_recompute(pool: Pool) -> None:
         stuck = job.eviction is not None and job.eviction.stuck
         for task, group in zip(job.tasks, job.groups(), strict=True):
             held, releasing, reserved = found[task.node]
-            amounts = (task.devices, group.cpu_milli, group.memory_bytes)
+            amounts = amount_of(pool.nodes[task.node], group, task.devices)
             if task.state == "reserved":
                 add(reserved, *amounts)
             elif task.state != "released":

@@ -14,8 +14,10 @@ from bailiff_core.lifecycle.outcome import verdict
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import ENDED, Pool, Room
 from bailiff_core.model.room import add
+from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.units import next_unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import NoFit, place_gang
+from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
@@ -80,6 +82,7 @@ def sums_are_true(pool: Pool) -> Complaints:
 
 def _recomputed(pool: Pool, number: int) -> tuple[Room, Room, Room]:
     held, releasing, reserved = Room(), Room(), Room()
+    node = pool.nodes[number]
     for job in pool.jobs.values():
         eviction, groups = job.eviction, job.groups() if job.tasks else []
         stuck = eviction is not None and eviction.stuck
@@ -88,7 +91,7 @@ def _recomputed(pool: Pool, number: int) -> tuple[Room, Room, Room]:
             if task.node != number or task.state == "released":
                 continue
             group = groups[task.index]
-            amount = (task.devices, group.cpu_milli, group.memory_bytes)
+            amount = amount_of(node, group, task.devices)
             if task.state == "reserved":
                 add(reserved, *amount)
                 continue
@@ -189,7 +192,8 @@ def nothing_is_owed(pool: Pool) -> Complaints:
     """§8.5: nobody starts, leaves or waits for a promise; every job has ended, or waits because it does not fit."""
     for job in pool.jobs.values():
         if job.phase == "pending":
-            fits = not isinstance(place_gang(Rooms.of(pool), job, Budget(100_000)), NoFit)
+            unit = next_unit(job)
+            fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, Budget(100_000)), NoFit)
             if fits and job.held_because is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:

@@ -1,13 +1,14 @@
-"""place_gang against an exhaustive search, and the rules that every placement keeps."""
+"""place_unit against an exhaustive search, and the rules that every placement keeps."""
 
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import asking
 from tests.property.small_pools import fits, random_pool, tight_pool
 
-from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_gang, to_shares
+from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, from_shares, place_unit, to_shares
 
 SEEDS = st.integers(0, 2**48)
 
@@ -17,7 +18,7 @@ def check(seed: int) -> None:
     pool = sketch.pool
     rooms = Rooms.of(pool)
     before = [(node.unheld, node.later) for node in rooms.nodes.values()]
-    found = place_gang(rooms, asker, Budget(20_000))
+    found = place_unit(rooms, asking(asker), Budget(20_000))
     if isinstance(found, NoFit):
         assert [(node.unheld, node.later) for node in rooms.nodes.values()] == before
         assert found.why
@@ -77,7 +78,7 @@ def test_a_gang_is_placed_exactly_when_it_can_be(seed: int) -> None:
 @given(seed=SEEDS)
 def test_mixed_gangs_are_packed_exactly_when_they_can_be(seed: int) -> None:
     sketch, asker = tight_pool(Random(seed))
-    found = place_gang(Rooms.of(sketch.pool), asker, Budget(100_000))
+    found = place_unit(Rooms.of(sketch.pool), asking(asker), Budget(100_000))
     possible = fits(sketch.pool, asker, frozenset())
     if isinstance(found, NoFit):
         assert found.kind == "impossible"

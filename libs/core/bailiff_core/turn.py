@@ -3,9 +3,16 @@
 from collections.abc import Callable, Iterator
 
 from .fold import enact
-from .lifecycle.attempts import broken_attempts, cancelled_jobs, finished_attempts
-from .lifecycle.evictions import stuck_at, stuck_evictions, withdrawn_evictions
-from .lifecycle.reservations import reservations
+from .lifecycle.attempts import (
+    broken_attempts,
+    cancelled_jobs,
+    finished_attempts,
+    overdue_jobs,
+    scaled_down,
+    shrunk_gangs,
+)
+from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
+from .lifecycle.reservations import moved_jobs, reservations
 from .model.pool import Pool
 from .records.payload import Decision
 from .records.wire import Record
@@ -16,8 +23,12 @@ Rule = Callable[[Pool], Iterator[Decision]]
 
 RULES: tuple[Rule, ...] = (
     cancelled_jobs,
+    shrunk_gangs,
     finished_attempts,
     broken_attempts,
+    scaled_down,
+    overdue_jobs,
+    moved_jobs,
     reservations,
     withdrawn_evictions,
     stuck_evictions,
@@ -78,10 +89,14 @@ def wake_at(pool: Pool) -> int | None:
         until = pool.jobs[name].reserved_until
         if until is not None:
             moments.append(until)
-    for name in pool.leaving:
-        stuck = stuck_at(pool, pool.jobs[name])
+    for entry in leaving(pool):
+        stuck = stuck_at(pool, entry.eviction)
         if stuck is not None:
             moments.append(stuck)
+        if entry.job.promise and entry.job.promise_until is not None:
+            moments.append(entry.job.promise_until)
+    if pool.run_limits:
+        moments.append(pool.run_limits[0][0])
     for name in pool.queue:
         job = pool.jobs[name]
         moments += [moment for moment in (job.not_before, job.next_request_at) if moment > pool.now]

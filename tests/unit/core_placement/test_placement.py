@@ -1,10 +1,11 @@
 """Where gangs go, node by node, and the sentences for those that do not fit."""
 
 import pytest
-from tests.builders import Sketch, group
+from tests.builders import Sketch, asking, group
 
 from bailiff_core.model.places import NodeShare, bits
 from bailiff_core.model.pool import Room
+from bailiff_core.model.units import whole
 from bailiff_core.placement import (
     Budget,
     GangPlace,
@@ -13,7 +14,7 @@ from bailiff_core.placement import (
     TaskPlace,
     could_ever_fit,
     from_shares,
-    place_gang,
+    place_unit,
     to_shares,
 )
 
@@ -21,7 +22,7 @@ from bailiff_core.placement import (
 def places(sketch: Sketch, *groups, steps: int = 1000, held_back=None, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
     rooms = Rooms.of(sketch.pool, held_back)
-    found = place_gang(rooms, sketch.job(f"new-{len(sketch.pool.jobs)}", *groups), Budget(steps), **options)
+    found = place_unit(rooms, asking(sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)), Budget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
     return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
@@ -159,11 +160,11 @@ def test_rooms_come_back_step_by_step() -> None:
     rooms = Rooms.of(sketch.pool)
     assert rooms.nodes[0].later.devices == 0
     start = rooms.mark()
-    rooms.evict(job)
-    assert rooms.has_place_for(job)
+    rooms.evict(whole(job))
+    assert rooms.has_place_for(whole(job))
     evicted = rooms.mark()
-    assert isinstance(place_gang(rooms, sketch.job("y", group(gpus=3)), Budget(10)), GangPlace)
-    assert not rooms.has_place_for(job)
+    assert isinstance(place_unit(rooms, asking(sketch.job("y", group(gpus=3))), Budget(10)), GangPlace)
+    assert not rooms.has_place_for(whole(job))
     assert rooms.nodes[0].now().devices == 0
     rooms.rollback(evicted)
     assert rooms.nodes[0].later.devices == 0xFF
@@ -179,8 +180,6 @@ def test_could_ever_fit_looks_at_the_empty_pool() -> None:
     assert could_ever_fit(sketch.pool, sketch.job("ok", group(gpus=8)).demand) is None
     never = could_ever_fit(sketch.pool, sketch.job("big", group(2, gpus=8)).demand)
     assert never == "even on the empty pool: needs 2 nodes with 8 free GPUs each, 1 has them"
-    part = could_ever_fit(sketch.pool, sketch.job("part", group(gpu_share_milli=500)).demand)
-    assert part == "even on the empty pool: asks for a part of a GPU, and only whole GPUs are given out"
 
 
 def test_shares_are_compact_and_come_back_as_they_were() -> None:

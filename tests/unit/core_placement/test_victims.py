@@ -5,8 +5,9 @@ from tests.builders import HOUR, MINUTE, Sketch, group
 
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import Job, OpenRequest, Plan
+from bailiff_core.model.units import whole
 from bailiff_core.placement import Rooms, from_shares
-from bailiff_core.placement.gang import GangPlace, take_place
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import excluded_by
 from bailiff_core.victims import Accepted, Stale, check_answer, select_batch, select_victims, spared_by
 
@@ -247,6 +248,6 @@ def test_victims_of_a_dropped_promise_are_spared_where_nobody_needs_their_room(s
     answer = ask(sketch, asker)
     assert names(answer) == ["promised"]
     rooms = Rooms.of(sketch.pool)
-    rooms.evict(promised)
-    take_place(rooms, asker, GangPlace(tuple(from_shares(asker, answer.placement)), later=True))
+    rooms.evict(whole(promised))
+    rooms.place(whole(asker), GangPlace(tuple(from_shares(asker, answer.placement)), later=True))
     assert spared_by(sketch.pool, rooms, [promised]) == ["v2"]

@@ -40,7 +40,7 @@ def enact(pool: Pool, decision: Decision) -> None:
 
 def close_turn(pool: Pool) -> None:
     """The turn is over: everything that its facts touched has been decided on."""
-    pool.turn_open = False
+    pool.turn_open = pool.enforcing = False
     pool.touched.clear()
     forget(pool)
 

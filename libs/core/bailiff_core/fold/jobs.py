@@ -1,17 +1,20 @@
 """Jobs from submit to end, apart from eviction."""
 
-import hashlib
-
-from bailiff_core.canonical import canonical_json
-from bailiff_core.model.places import NodeShare
+from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.queue.order import enqueue
 from bailiff_core.records import decisions, facts
 
+from .classes import take_class
+from .gang import note_stale
+from .growth import drop_reserved
 from .log import remember
 from .register import folds
-from .room import changing, set_phase, tasks_of
+from .room import changing, close_plan, reindex, reordering, set_phase, set_promise, shape_of, tasks_of
 from .selection import close_requests_of
+
+EVICTIONS_KEPT = 64
+INVOLUNTARY = ("preemption", "policy", "stale-gang")
 
 
 @folds(facts.JobSubmitted)
@@ -33,11 +36,30 @@ def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
         spec_digest=fact.spec_digest,
         project=demand.project or "",
         base_priority=entry.value,
-        shape=hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16],
+        shape=shape_of(demand),
+        waiting_since=pool.now,
     )
     pool.jobs[job.id] = job
     pool.touched[job.id] = None
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
     enqueue(pool, job)
+    remember(pool, fact.request)
+
+
+@folds(facts.JobReclassified)
+def job_reclassified(pool: Pool, fact: facts.JobReclassified) -> None:
+    """A waiting job takes its new place in the queue."""
+    job = pool.jobs[fact.job]
+    entry = pool.rules.find_class(fact.priority_class)
+    if entry is None:
+        raise ValueError(f"job {job.id} gets the class {fact.priority_class}, which the policy lacks")
+    with reordering(pool, job):
+        job.class_name = entry.name
+        take_class(job, entry)
+    job.told_waiting = False
+    job.next_request_at = job.refused_requests = 0
+    pool.touched[job.id] = None
+    pool.room_grew = True
     remember(pool, fact.request)
 
 
@@ -48,47 +70,59 @@ def job_cancelled(pool: Pool, fact: facts.JobCancelled) -> None:
     job.cancelled = True
     job.held_because = None
     pool.touched[job.id] = None
+    set_promise(pool, job, [])
+    reindex(pool, job)
     remember(pool, fact.request)
 
 
 @folds(decisions.JobPlaced)
 def job_placed(pool: Pool, decision: decisions.JobPlaced) -> None:
-    """The gang stands at its place: promised, or about to start."""
+    """The gang, or the first of it, stands at its place: promised, or about to start."""
     job = pool.jobs[decision.job]
     take_place(pool, job, decision.attempt, decision.placement, decision.reserved, decision.expires)
 
 
 def take_place(pool: Pool, job: Job, attempt: int, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:
     """Begin an attempt at these places."""
-    set_phase(pool, job, "reserved" if reserved else "starting")
+    set_promise(pool, job, [])
     job.attempt = attempt
     job.told_waiting = False
     job.next_request_at = job.refused_requests = 0
     job.reserved_until = expires
-    job.start_seq = None if reserved else pool.seq
-    job.last_start = None
+    job.last_start = job.stale_since = None
     with changing(pool, job):
-        job.tasks = tasks_of(job, placement, reserved)
+        job.tasks = tasks_of(pool, job, placement, reserved)
+    set_phase(pool, job, "reserved" if reserved else "starting")
 
 
 @folds(decisions.JobStartOrdered)
 def job_start_ordered(pool: Pool, decision: decisions.JobStartOrdered) -> None:
-    """A promise becomes room held; the plan behind it is fulfilled."""
+    """A promise becomes room held; with the last of it the plan behind it is fulfilled."""
     job = pool.jobs[decision.job]
+    chosen = dict.fromkeys(numbers(decision.tasks) if decision.tasks else (task.index for task in job.tasks))
     with changing(pool, job):
         for task in job.tasks:
-            task.state = "starting"
-    set_phase(pool, job, "starting")
-    job.start_seq, job.reserved_until = pool.seq, None
-    if job.plan is not None:
-        pool.plans.pop(job.plan, None)
-        job.plan = None
+            if task.index in chosen and task.state == "reserved":
+                task.state, task.start_seq = "starting", pool.seq
+    if not any(task.state == "reserved" for task in job.tasks):
+        job.reserved_until = None
+        if job.plan is not None:
+            pool.plans.pop(job.plan, None)
+            job.plan = None
+    note_stale(pool, job)
+    set_phase(pool, job, "starting" if job.phase == "reserved" else job.phase)
 
 
 @folds(decisions.ReservationDropped)
 def reservation_dropped(pool: Pool, decision: decisions.ReservationDropped) -> None:
-    """The promise is off and the job waits again, at its old place."""
-    back_to_queue(pool, pool.jobs[decision.job])
+    """The promise is off: the job waits again at its old place, or goes on without these members, or leaves without one."""
+    job = pool.jobs[decision.job]
+    if decision.tasks:
+        drop_reserved(pool, job, numbers(decision.tasks))
+    elif job.phase == "evicting":
+        set_promise(pool, job, [])
+    else:
+        back_to_queue(pool, job)
 
 
 def back_to_queue(pool: Pool, job: Job) -> None:
@@ -96,15 +130,12 @@ def back_to_queue(pool: Pool, job: Job) -> None:
     with changing(pool, job):
         job.tasks = []
         job.eviction = None
-    if job.plan is not None:
-        plan = pool.plans.pop(job.plan, None)
-        for victim in plan.victims if plan else []:
-            pool.touched[victim] = None
-        job.plan = None
-    job.reserved_until = job.start_seq = job.last_start = None
+    close_plan(pool, job)
+    job.reserved_until = None
     pool.touched[job.id] = None
     pool.room_grew = True
     set_phase(pool, job, "pending")
+    job.last_start = job.stale_since = None
 
 
 @folds(decisions.JobWaits)
@@ -121,18 +152,45 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
         job.failures += 1
     elif decision.outcome != "lost":
         job.evictions += 1
+    if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
         job.last_eviction = pool.now
+    if decision.cause in INVOLUNTARY:
+        job.evicted_at = [*job.evicted_at[1 - EVICTIONS_KEPT :], pool.now]
+    if decision.not_before > pool.now:
+        set_promise(pool, job, [])
     job.not_before = decision.not_before
+    job.waiting_since, job.timed_out = pool.now, False
     back_to_queue(pool, job)
+
+
+@folds(decisions.JobAged)
+def job_aged(pool: Pool, decision: decisions.JobAged) -> None:
+    """The job counts with another priority than its class's, or with that again."""
+    job = pool.jobs[decision.job]
+    with reordering(pool, job):
+        job.priority = decision.effective
+    pool.touched[job.id] = None
+
+
+@folds(decisions.ScheduleTimedOut)
+def schedule_timed_out(pool: Pool, decision: decisions.ScheduleTimedOut) -> None:
+    """It has been said, for this wait."""
+    job = pool.jobs[decision.job]
+    job.timed_out = True
+    pool.stale_times[job.id] = None
+    pool.room_grew = pool.room_grew or decision.then == "pass"  # backfill keeps no place for it any more
 
 
 @folds(decisions.JobEnded)
 def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
     """The job is over for good; it is remembered for a while."""
     job = pool.jobs[decision.job]
+    set_promise(pool, job, [])
     with changing(pool, job):
         job.tasks = []
         job.eviction = None
+    close_plan(pool, job)
+    job.reserved_until = job.stale_since = None
     pool.room_grew = True
     close_requests_of(pool, job.id)
     set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)

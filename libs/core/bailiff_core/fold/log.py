@@ -1,9 +1,10 @@
 """The log's own records: its beginning, its writers, its clock, its inputs."""
 
-from bailiff_core.model.pool import Pool, Rejections, RequestMemo
+from bailiff_core.model.pool import ENDED, Pool, Rejections, RequestMemo
 from bailiff_core.records import facts
 from bailiff_core.records.payload import Fact
 
+from .classes import take_class
 from .register import folds
 
 MINUTE = 60_000_000
@@ -17,14 +18,14 @@ def domain_created(pool: Pool, fact: facts.DomainCreated) -> None:
 
 @folds(facts.PolicyApplied)
 def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
-    """Jobs take the values of their class as it is now; whoever runs stays."""
+    """Jobs take the values of their class as it is now; whoever runs stays, unless `enforce` says otherwise."""
     pool.policy, pool.policy_revision = fact.policy, pool.seq
+    pool.enforcing = fact.enforce
+    pool.scene = None  # the tree of projects may be another one
     for job in pool.jobs.values():
         entry = fact.policy.find_class(job.class_name)
         if entry is not None:
-            job.priority = job.base_priority = entry.value
-            job.preemptible = entry.preemptible if job.demand.preemptible is None else job.demand.preemptible
-            job.may_preempt = entry.preemption_policy == "PreemptLowerPriority"
+            take_class(job, entry)
     pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))
     for node in pool.nodes.values():
         node.lease = max(node.lease, fact.policy.nodes.lease)  # an agent that is cut off goes by the older, longer one
@@ -53,14 +54,24 @@ for _kind in (facts.ClockAdvanced, facts.InputsAdvanced, facts.StateDigest, fact
 def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
     """Move every pending moment along, so that no duration counts the jump."""
     for job in pool.jobs.values():
+        if job.phase not in ENDED:
+            job.submitted_at += fact.by
+        job.waiting_since += fact.by
         job.not_before += fact.by if job.not_before else 0
         job.next_request_at += fact.by if job.next_request_at else 0
         if job.reserved_until is not None:
             job.reserved_until += fact.by
-        if job.last_start is not None:
-            job.last_start += fact.by
-        if job.eviction is not None and job.eviction.begun_at is not None:
-            job.eviction.begun_at += fact.by
+        for moment in ("last_start", "last_eviction", "last_checkpoint", "stale_since", "promise_until"):
+            if getattr(job, moment) is not None:
+                setattr(job, moment, getattr(job, moment) + fact.by)
+        job.evicted_at = [moment + fact.by for moment in job.evicted_at]
+        for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
+            if eviction is not None and eviction.begun_at is not None:
+                eviction.begun_at += fact.by
+    pool.agenda = None
+    pool.run_limits = [(moment + fact.by, name) for moment, name in pool.run_limits]
+    for project in pool.reclaimed_at:
+        pool.reclaimed_at[project] += fact.by
     if pool.selection is not None and pool.selection.deadline is not None:
         pool.selection.deadline += fact.by
     for name in pool.ended:

@@ -5,6 +5,7 @@ from bailiff_core.records import facts
 
 from .log import remember
 from .register import folds
+from .room import recount_shares
 from .tasks import task_gone
 
 
@@ -18,7 +19,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     devices = list(known.devices) if known is not None else []
     numbers = {device.id: device.number for device in devices}
     present = {device.id for device in fact.devices}
-    used = known.held.devices | known.reserved.devices | known.quarantined if known is not None else 0
+    used = _used(known) if known is not None else 0
     vacant = [device.number for device in devices if device.id not in present and not used >> device.number & 1]
     for found in fact.devices:
         number = numbers.get(found.id, -1)
@@ -58,10 +59,20 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
         node.quarantined = known.quarantined
     pool.nodes[fact.number] = node
+    if node.held.shares or node.reserved.shares:
+        recount_shares(pool, node)
     pool.node_numbers[fact.node] = fact.number
     pool.ever_fits.clear()
     pool.stale_nodes[fact.number] = None
     _speaks(pool, fact.node)
+
+
+def _used(node: Node) -> int:
+    """Devices that somebody stands on, is promised, or left dirty."""
+    used = node.held.devices | node.reserved.devices | node.quarantined
+    for number in (*node.held.shares, *node.reserved.shares):
+        used |= 1 << number
+    return used
 
 
 @folds(facts.NodeReplaced)

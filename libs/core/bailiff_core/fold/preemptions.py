@@ -1,12 +1,17 @@
 """Selections, proposals and plans."""
 
+from bailiff_core.model.answer import VictimChoice
+from bailiff_core.model.places import numbers
 from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
 from bailiff_core.model.room import idle_now
+from bailiff_core.protections import no_borrowing
 from bailiff_core.records import decisions, facts
 
+from .evictions import leave_in_part
+from .growth import drop_reserved, grow
 from .jobs import back_to_queue, take_place
 from .register import folds
-from .room import changing, set_phase
+from .room import leave_whole, reindex, set_promise, tasks_of
 from .selection import close_request
 
 
@@ -29,33 +34,54 @@ def proposal_received(pool: Pool, fact: facts.ProposalReceived) -> None:
 
 @folds(decisions.PreemptionDecided)
 def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> None:
-    """Victims are on their way out; the room is promised to the asker."""
+    """Victims are on their way out, those that move to a place kept for them; the room is promised to the asker."""
     plan = Plan(pool.seq, decision.asker.job, [])
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
-        victim = pool.jobs[choice.job]
-        if choice.reserved:
-            _inherit(pool, victim, plan, decision.spared)
-            back_to_queue(pool, victim)
-            continue
-        with changing(pool, victim):
-            victim.eviction = Eviction(pool.seq, "preemption", grace, plan=pool.seq, for_job=decision.asker.job)
-        set_phase(pool, victim, "evicting")
-        plan.victims.append(victim.id)
+        if decision.verb == "reclaim" and not choice.moved:
+            no_borrowing.mark(pool, decision.asker.project, choice.project)
+        _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision)
     asker = pool.jobs[decision.asker.job]
-    take_place(pool, asker, decision.attempt, decision.placement, True, decision.expires)
+    if decision.tasks:
+        grow(pool, asker, decision.placement, True, decision.expires)
+    else:
+        take_place(pool, asker, decision.attempt, decision.placement, True, decision.expires)
     asker.plan = pool.seq
     pool.plans[pool.seq] = plan
+    reindex(pool, asker)
     close_request(pool, decision.request)
+
+
+def _leave(
+    pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided
+) -> None:
+    eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
+    if choice.reserved:
+        _inherit(pool, victim, plan, decision.spared)
+        if choice.tasks:
+            drop_reserved(pool, victim, numbers(choice.tasks))
+        else:
+            back_to_queue(pool, victim)
+    elif choice.tasks:
+        leave_in_part(pool, victim, numbers(choice.tasks), eviction)
+    else:
+        leave_whole(pool, victim, eviction)
+        set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
+    if not choice.reserved and victim.id not in plan.victims:
+        plan.victims.append(victim.id)
 
 
 def _inherit(pool: Pool, dropped: Job, plan: Plan, spared: tuple[str, ...]) -> None:
     """Who was leaving for the gang that loses its promise leaves for the new asker, unless it is spared."""
     old = pool.plans.get(dropped.plan) if dropped.plan is not None else None
     for name in old.victims if old is not None else ():
-        eviction = pool.jobs[name].eviction if name in pool.jobs else None
-        if old is not None and eviction is not None and eviction.plan == old.seq and name not in spared:
-            eviction.plan, eviction.for_job = plan.seq, plan.job
-            plan.victims.append(name)
+        if name not in pool.jobs or name in spared or old is None:
+            continue
+        job = pool.jobs[name]
+        for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
+            if eviction is not None and eviction.plan == old.seq:
+                eviction.plan, eviction.for_job = plan.seq, plan.job
+                if name not in plan.victims:
+                    plan.victims.append(name)
 
 
 @folds(decisions.PreemptionRefused)

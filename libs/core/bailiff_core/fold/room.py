@@ -1,84 +1,221 @@
-"""Keeps each node's sums (`held`, `releasing`, `reserved`) true while tasks change."""
+"""Keeps each node's sums (`held`, `releasing`, `reserved`) and the pool's indices true while tasks change."""
 
-from collections.abc import Iterator
+import hashlib
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from bailiff_core.model.places import NodeShare, numbers
-from bailiff_core.model.pool import ENDED, Job, JobPhase, Pool, Task
-from bailiff_core.model.room import add, remove
-from bailiff_core.queue.order import dequeue, enqueue
+from bailiff_core.canonical import canonical_json
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.places import NodeShare, bits, numbers
+from bailiff_core.model.pool import ENDED, Eviction, Job, JobPhase, Node, Pool, Room, Task
+from bailiff_core.model.sharing import share_of, shares_devices
+from bailiff_core.queue.order import dequeue, enqueue, queue_key
+
+# --- sums
 
 
 @contextmanager
 def changing(pool: Pool, job: Job, only: Task | None = None) -> Iterator[None]:
     """Whatever changes inside about the job's tasks (or the one given) is reflected in the nodes' sums after it."""
-    tasks = job.tasks if only is None else [only]
-    _count(pool, job, tasks, remove)
+    _count(pool, job, job.tasks if only is None else [only], -1)
     yield
-    tasks = job.tasks if only is None else [only]
-    _count(pool, job, tasks, add)
+    _count(pool, job, job.tasks if only is None else [only], 1)
 
 
-def _count(pool: Pool, job: Job, tasks: list[Task], change: object) -> None:
-    assert change is add or change is remove
-    leaving = job.eviction is not None and not job.eviction.stuck and job.eviction.spare_seq is None
-    groups = job.groups()
+def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
+    """Keep these places for the job's next attempt, instead of those kept so far."""
+    _count(pool, job, job.promise, -1)
+    pool.room_grew |= bool(job.promise)
+    job.promise, job.promise_until, job.promise_verb = places, until, verb
+    _count(pool, job, places, 1)
+
+
+def recount_shares(pool: Pool, node: Node) -> None:
+    """The node's devices changed: what their shares amount to is counted anew."""
+    for room in (node.held, node.releasing, node.reserved):
+        room.shares.clear()
+    for job in pool.active_jobs():
+        for task in (*job.tasks, *job.promise):
+            group = job.group(task.index)
+            if task.node == node.number and shares_devices(group):
+                for room in _rooms_of(job, task, node):
+                    _add_shares(room, node, group, task, 1)
+
+
+def _count(pool: Pool, job: Job, tasks: Iterable[Task], sign: int) -> None:
     pool.stale_jobs[job.id] = None
     for task in tasks:
         if task.state == "released":
             continue
         pool.stale_nodes[task.node] = None
-        node, group = pool.nodes[task.node], groups[task.index]
-        amount = (task.devices, group.cpu_milli, group.memory_bytes)
-        if task.state == "reserved":
-            change(node.reserved, *amount)
-            continue
-        change(node.held, *amount)
-        if leaving or (task.state == "exited" and not (job.eviction and job.eviction.stuck)):
-            change(node.releasing, *amount)
+        node, group = pool.nodes[task.node], job.group(task.index)
+        for room in _rooms_of(job, task, node):
+            _add(room, node, group, task, sign)
+
+
+def _rooms_of(job: Job, task: Task, node: Node) -> tuple[Room, ...]:
+    if task.state == "released":
+        return ()
+    if task.state == "reserved":
+        return (node.reserved,)
+    return (node.held, node.releasing) if is_leaving(job, task) else (node.held,)
+
+
+def is_leaving(job: Job, task: Task) -> bool:
+    """Whether the room that the task holds is on its way out: it ended, or it is being evicted and may be counted on."""
+    evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
+    if any(eviction.stuck for eviction in evictions):
+        return False
+    return task.state == "exited" or any(eviction.spare_seq is None for eviction in evictions)
+
+
+def _add(room: Room, node: Node, group: TaskGroup, task: Task, sign: int) -> None:
+    room.cpu_milli += sign * group.cpu_milli
+    room.memory_bytes += sign * group.memory_bytes
+    room.slots += sign
+    if shares_devices(group):
+        _add_shares(room, node, group, task, sign)
+    elif sign > 0:
+        room.devices |= task.devices
+    else:
+        room.devices &= ~task.devices
+
+
+def _add_shares(room: Room, node: Node, group: TaskGroup, task: Task, sign: int) -> None:
+    for number in bits(task.devices):
+        units = room.shares.get(number, 0) + sign * share_of(group, node.devices[number])
+        if units:
+            room.shares[number] = units
+        else:
+            room.shares.pop(number, None)
+
+
+# --- indices
 
 
 def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
-    """Move the job to `phase` and keep queue, active, reserved, leaving and ended true."""
-    if job.phase == phase:
-        return
-    if job.phase == "pending":
-        dequeue(pool, job)
-    pool.active.pop(job.id, None)
-    pool.reserved.pop(job.id, None)
-    pool.starting.pop(job.id, None)
-    pool.leaving.pop(job.id, None)
-    pool.stale_jobs[job.id] = None
-    job.phase = phase
-    if phase == "pending":
+    """Move the job to `phase` and keep the pool's indices true."""
+    if job.phase != phase:
+        if job.phase == "running":
+            _forget_run_limit(pool, job)
+        pool.stale_jobs[job.id] = None
+        job.phase = phase
+        if phase == "running":
+            _note_run_limit(pool, job)
+        elif phase in ENDED:
+            job.ended_at = pool.now
+            pool.ended[job.id] = pool.now
+    reindex(pool, job)
+
+
+def reindex(pool: Pool, job: Job) -> None:
+    """Keep queue, active, reserved, starting and leaving true after a change of the job's tasks."""
+    pool.stale_times[job.id] = None
+    states = {task.state for task in job.tasks}
+    goes_on = job.phase in ("starting", "running")
+    single = [task for task in job.tasks if task.eviction is not None]
+    _keep(pool.active, job, job.phase in ("reserved", "starting", "running", "evicting"))
+    _keep(pool.reserved, job, "reserved" in states)
+    starts = any(task.state == "starting" and task.eviction is None for task in job.tasks) if single else "starting" in states
+    _keep(pool.starting, job, goes_on and starts)
+    _keep(pool.leaving, job, job.eviction is not None or bool(single))
+    waits, queued = asks_for_room(job), is_queued(pool, job)
+    if waits and not queued:
         enqueue(pool, job)
-    elif phase in ENDED:
-        job.ended_at = pool.now
-        pool.ended[job.id] = pool.now
+    elif queued and not waits:
+        dequeue(pool, job)
+
+
+def asks_for_room(job: Job) -> bool:
+    """Whether the job stands in the queue: it has no place, or it runs and lacks tasks that nothing keeps it from getting.
+
+    Who waits for a plan asks for nothing more, and a gang of which a member has finished its work does not grow.
+    """
+    if job.phase == "pending":
+        return True
+    if job.phase not in ("starting", "running") or job.cancelled or job.plan is not None or len(job.tasks) >= job.size:
+        return False
+    return not any(task.exit_code == 0 for task in job.tasks)
+
+
+def is_queued(pool: Pool, job: Job) -> bool:
+    """Whether the job stands in the queue."""
+    at = bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
+    return at < len(pool.queue) and pool.queue[at] == job.id
+
+
+@contextmanager
+def reordering(pool: Pool, job: Job) -> Iterator[None]:
+    """Whatever changes inside about the job's priority moves it in the queue."""
+    queued = is_queued(pool, job)
+    if queued:
+        dequeue(pool, job)
+    yield
+    if queued:
+        enqueue(pool, job)
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
+
+
+def _keep(index: dict[str, None], job: Job, member: bool) -> None:
+    if member:
+        index.setdefault(job.id, None)
     else:
-        pool.active[job.id] = None
-        if phase == "reserved":
-            pool.reserved[job.id] = None
-        if phase == "starting":
-            pool.starting[job.id] = None
-        if phase == "evicting":
-            pool.leaving[job.id] = None
+        index.pop(job.id, None)
+
+
+def _note_run_limit(pool: Pool, job: Job) -> None:
+    if job.demand.run_time_limit is not None and job.last_start is not None:
+        insort(pool.run_limits, (job.last_start + job.demand.run_time_limit, job.id))
+
+
+def _forget_run_limit(pool: Pool, job: Job) -> None:
+    if job.demand.run_time_limit is not None and job.last_start is not None:
+        pool.run_limits.remove((job.last_start + job.demand.run_time_limit, job.id))
+
+
+# --- gangs
+
+
+def shape_of(demand: JobDemand) -> str:
+    """Equal for gangs that ask for the same."""
+    return hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:
     """The phase of a placed job that nobody wants gone (any more)."""
-    return "starting" if any(task.state == "starting" for task in job.tasks) else "running"
+    first = job.last_start is None and any(task.state == "starting" for task in job.tasks)
+    return "starting" if first else "running"
 
 
-def tasks_of(job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list[Task]:
+def tasks_of(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: bool) -> list[Task]:
     """The gang's tasks at their places: devices of a share are dealt in task order, lowest number first."""
-    groups = job.groups()
     tasks = []
     for share in placement:
         free = numbers(share.devices)
         for index in numbers(share.tasks):
-            count = groups[index].gpu_milli // 1000
+            group = job.group(index)
+            count = (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
             mask = sum(1 << device for device in free[:count])
             del free[:count]
-            tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting"))
+            start_seq = None if reserved else pool.seq
+            tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting", start_seq=start_seq))
     return sorted(tasks, key=lambda task: task.index)
+
+
+def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
+    """The whole attempt is to end; what was only promised to more of its members is free at once."""
+    with changing(pool, job):
+        job.tasks = [task for task in job.tasks if task.state != "reserved"]
+        job.eviction = eviction
+    close_plan(pool, job)
+    job.reserved_until = job.stale_since = None
+    set_phase(pool, job, "evicting")
+
+
+def close_plan(pool: Pool, job: Job) -> None:
+    """The plan for the job is over; its victims are looked at again."""
+    plan = pool.plans.pop(job.plan, None) if job.plan is not None else None
+    for victim in plan.victims if plan is not None else ():
+        pool.touched[victim] = None
+    job.plan = None

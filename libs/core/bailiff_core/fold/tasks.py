@@ -1,27 +1,37 @@
 """What agents reported of tasks. A report about another attempt than the present one never gets here."""
 
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.pool import Eviction, Job, Pool, Task
 from bailiff_core.records import facts
 
+from .gang import is_done, note_stale
 from .register import folds
-from .room import changing, phase_of, set_phase
+from .room import changing, phase_of, reindex, set_phase
 
 
 def _find(pool: Pool, fact: facts.TaskFact) -> tuple[Job, Task]:
     job = pool.jobs[fact.job]
+    task = job.task(fact.task)
+    if task is None:
+        raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
     pool.touched[job.id] = None
-    return job, job.tasks[fact.task]
+    return job, task
 
 
 @folds(facts.TaskStarted)
 def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
-    """When the last of the gang runs, the job runs."""
+    """When the last of the gang runs, the job runs. Members that join it later do not make it start anew."""
     job, task = _find(pool, fact)
     task.state, task.started_at = "running", pool.now
-    if all(other.state == "running" for other in job.tasks):
+    if any(other.state == "starting" for other in job.tasks):
+        return
+    if job.last_start is None:
         job.last_start = pool.now
-        if job.phase == "starting":
-            set_phase(pool, job, "running")
+    if job.first_wait is None:
+        job.first_wait = pool.now - job.submitted_at
+    if job.phase == "starting":
+        set_phase(pool, job, "running")
+    else:
+        reindex(pool, job)
 
 
 @folds(facts.TaskStartRefused)
@@ -37,8 +47,7 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     job, task = _find(pool, fact)
     with changing(pool, job, task):
         task.state, task.exit_code = "exited", fact.exit_code
-    pool.room_grew = True
-    settle_spare(pool, job)
+    _after_loss(pool, job)
 
 
 @folds(facts.TaskReleased)
@@ -59,8 +68,16 @@ def task_gone(pool: Pool, job: Job, task: Task) -> None:
     """The task holds nothing any more."""
     with changing(pool, job, task):
         task.state = "released"
+        if is_done(task):
+            task.eviction = None
     pool.touched[job.id] = None
+    _after_loss(pool, job)
+
+
+def _after_loss(pool: Pool, job: Job) -> None:
     pool.room_grew = True
+    note_stale(pool, job)
+    reindex(pool, job)
     settle_spare(pool, job)
 
 
@@ -75,32 +92,48 @@ def eviction_staged(pool: Pool, fact: facts.EvictionStaged) -> None:
 def task_spared(pool: Pool, fact: facts.TaskSpared) -> None:
     """One more member stays."""
     job, task = _find(pool, fact)
-    task.spared = True
-    settle_spare(pool, job)
+    if task.eviction is not None and task.eviction.spare_seq is not None:
+        with changing(pool, job, task):
+            task.eviction = None
+        note_stale(pool, job)
+        reindex(pool, job)
+    else:
+        task.spared = True
+        settle_spare(pool, job)
 
 
 def settle_spare(pool: Pool, job: Job) -> None:
     """When no task of the gang is left that might still obey, the eviction never was. What has ended needs no word."""
     if job.eviction is None or job.eviction.spare_seq is None:
         return
-    alive = [task for task in job.tasks if task.state in ("starting", "running")]
+    alive = [task for task in job.tasks if task.state in ("starting", "running") and not _leaves_alone(task)]
     if alive and all(task.spared for task in alive):
         with changing(pool, job):
             job.eviction = None
             for task in job.tasks:
                 task.spared = False
+        note_stale(pool, job)
         set_phase(pool, job, phase_of(job))
+
+
+def _leaves_alone(task: Task) -> bool:
+    return task.eviction is not None and task.eviction.spare_seq is None
 
 
 @folds(facts.SpareRefused)
 def spare_refused(pool: Pool, fact: facts.SpareRefused) -> None:
-    """One member was already on its way, so the gang goes whole: the eviction stands, ordered anew by this record."""
-    job, _ = _find(pool, fact)
-    if job.eviction is None:
-        return
-    with changing(pool, job):
-        job.eviction.spare_seq, job.eviction.plan = None, None
-        job.eviction.begun_seq = pool.seq
-        for task in job.tasks:
-            task.spared = False
+    """The member was already on its way: its eviction stands, ordered anew by this record, and with a gang the gang's."""
+    job, task = _find(pool, fact)
+    if task.eviction is not None and task.eviction.spare_seq is not None:
+        _stands(pool, job, task.eviction)
+    elif job.eviction is not None:
+        _stands(pool, job, job.eviction)
+        for other in job.tasks:
+            other.spared = False
     pool.room_grew = True
+
+
+def _stands(pool: Pool, job: Job, eviction: Eviction) -> None:
+    with changing(pool, job):
+        eviction.spare_seq, eviction.plan = None, None
+        eviction.begun_seq = pool.seq

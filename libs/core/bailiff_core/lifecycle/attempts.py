@@ -1,18 +1,24 @@
-"""Attempts that are over, jobs that were cancelled, gangs that broke."""
+"""Attempts that are over, jobs that were cancelled, gangs that broke, shrank, or ran for too long."""
 
 from collections.abc import Iterator
 from itertools import islice
 
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.room import work_lost
-from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, ReservationDropped
+from bailiff_core.fold.gang import at_work, core_stands
+from bailiff_core.fold.growth import beyond
+from bailiff_core.model.places import ranges
+from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.protections import stale_gang
+from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
+from .losses import lost_gpu_ms
 from .outcome import gang_verdict, verdict
 
 FIRST_BACKOFF = 1_000_000
 LONGEST_BACKOFF = 64_000_000
+GROWTH_BACKOFF = 16_000_000
 CODES_TOLD = 100
+GOES_ON = ("starting", "running")
 
 
 def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
@@ -24,10 +30,31 @@ def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled")
 
 
-def finished_attempts(pool: Pool) -> Iterator[Decision]:
-    """All tasks gone: the job has ended, or it goes back to its place in the queue."""
+def shrunk_gangs(pool: Pool) -> Iterator[Decision]:
+    """Members that left, or were lost, and without which the job goes on, are gone for good; it may get others."""
     for job in _touched(pool):
-        if job.tasks and all(task.state == "released" for task in job.tasks):
+        for outcome in ("preempted", "preempted-unclean", "lost"):
+            gone = [task for task in _dispensable(pool, job) if task.state == "released" and verdict(task) == outcome]
+            if gone and len(gone) < len(job.tasks):
+                evicted = gone[0].eviction
+                yield JobShrunk.model_validate(
+                    {
+                        "job": job.id,
+                        "attempt": job.attempt,
+                        "tasks": ranges(task.index for task in gone),
+                        "outcome": outcome,
+                        "cause": evicted.cause if evicted is not None else "exit",
+                        "lost_gpu_ms": lost_gpu_ms(pool, job, gone),
+                        "not_before": pool.now + GROWTH_BACKOFF if evicted is None else 0,
+                    }
+                )
+
+
+def finished_attempts(pool: Pool) -> Iterator[Decision]:
+    """All that started is gone: the job has ended, or it goes back to its place in the queue."""
+    for job in _touched(pool):
+        started = [task for task in job.tasks if task.state != "reserved"]
+        if started and all(task.state == "released" for task in started):
             yield _end_or_requeue(pool, job)
 
 
@@ -39,13 +66,15 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="succeeded", exit_codes=codes)
     if job.cancelled:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled", exit_codes=codes)
+    if cause == "time-limit":
+        reason = f"it ran longer than its limit of {(job.demand.run_time_limit or 0) // 1_000_000} s"
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "failed" and job.failures >= job.demand.max_failures:
         first = next(task for task in job.tasks if verdict(task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome.startswith("preempted") and job.demand.on_eviction == "end":
         return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
-    rules = pool.rules.preemption
     preempted = outcome.startswith("preempted")
     backoff = min(FIRST_BACKOFF << min(job.attempt, 16), LONGEST_BACKOFF)
     return JobRequeued(
@@ -53,27 +82,76 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=work_lost(job, pool.now, rules.restart_cost, rules.max_counted_loss),
+        lost_gpu_ms=lost_gpu_ms(pool, job, job.tasks),
         not_before=0 if preempted else pool.now + backoff,
     )
 
 
 def broken_attempts(pool: Pool) -> Iterator[Decision]:
-    """A cancelled running job, and a gang that lost a member, are stopped whole."""
+    """A cancelled running job, and a gang that lost a member that it needs, are stopped whole."""
     for job in _touched(pool):
-        if job.phase not in ("starting", "running"):
+        if job.phase not in GOES_ON or not any(task.state in GOES_ON for task in job.tasks):
             continue
-        broken = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) != "finished"]
-        alive = any(task.state in ("starting", "running") for task in job.tasks)
-        if job.cancelled and alive:
+        without = dict.fromkeys(task.index for task in _dispensable(pool, job))
+        broken = [task for task in job.tasks if task.index not in without and _ended_badly(task)]
+        if job.cancelled:
             yield _stop(pool, job, "cancelled", "its owner wants it gone")
-        elif broken and alive:
+        elif broken:
             yield _stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
 
 
-def _stop(pool: Pool, job: Job, cause: str, reason: str) -> Decision:
+def scaled_down(pool: Pool) -> Iterator[Decision]:
+    """Members that a job does not ask for any more leave; if it has not started yet, it is placed anew."""
+    for job in _touched(pool):
+        extra = [task for task in beyond(job) if task.eviction is None and task.state not in ("exited", "released")]
+        if job.phase == "reserved" and extra:
+            yield ReservationDropped(job=job.id, reason="scaled", plan=job.plan)
+        elif job.phase in GOES_ON and extra:
+            waiting = ranges(task.index for task in extra if task.state == "reserved")
+            if waiting:
+                yield ReservationDropped(job=job.id, reason="scaled", plan=job.plan, tasks=waiting)
+            there = ranges(task.index for task in extra if task.state != "reserved")
+            if there:
+                yield _stop(pool, job, "scaled", f"it asks for {job.size} tasks now", there)
+
+
+def overdue_jobs(pool: Pool) -> Iterator[Decision]:
+    """A job that has run as long as it may is stopped."""
+    while pool.run_limits and pool.run_limits[0][0] <= pool.now:
+        job = pool.jobs[pool.run_limits[0][1]]
+        yield _stop(pool, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
+
+
+def _dispensable(pool: Pool, job: Job) -> list[Task]:
+    """Members that ended without having finished, and without which the job goes on.
+
+    Those that were told to leave alone; those that were lost, as long as its core stands without them, or while the rule
+    `stale-gang` gives it time to get others. A member that failed breaks the gang.
+    """
+    if job.phase not in GOES_ON:
+        return []
+    ended = [task for task in job.tasks if _ended_badly(task)]
+    told = [task for task in ended if task.eviction is not None and verdict(task) != "failed"]
+    lost = [task for task in ended if task.eviction is None and verdict(task) == "lost"]
+    if lost and (not at_work(job) or (stale_gang.grace(pool, job) == 0 and not core_stands(job, at_work(job)))):
+        return told
+    return told + lost
+
+
+def _ended_badly(task: Task) -> bool:
+    return task.state in ("exited", "released") and verdict(task) != "finished"
+
+
+def _stop(pool: Pool, job: Job, cause: str, reason: str, tasks: str = "") -> Decision:
     return EvictionDecided.model_validate(
-        {"job": job.id, "attempt": job.attempt, "cause": cause, "grace": grace_of(pool, job), "reason": reason}
+        {
+            "job": job.id,
+            "attempt": job.attempt,
+            "cause": cause,
+            "grace": grace_of(pool, job),
+            "reason": reason,
+            "tasks": tasks,
+        }
     )
 
 

@@ -1,45 +1,79 @@
 """Evictions that are no longer wanted, and those that do not come to an end."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.places import ranges
+from bailiff_core.model.pool import Eviction, Job, Pool, Task
 from bailiff_core.records.decisions import EvictionStuck, EvictionWithdrawn
 from bailiff_core.records.payload import Decision
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """One eviction under way: of the whole job, or of these members alone (`part`, as records name them; empty: whole)."""
+
+    job: Job
+    eviction: Eviction
+    tasks: list[Task]
+    part: str
+
+
+def leaving(pool: Pool) -> Iterator[Leaving]:
+    """All evictions under way, in the order in which their jobs began to leave."""
+    for name in list(pool.leaving):
+        yield from evictions_of(pool.jobs[name])
+
+
+def evictions_of(job: Job) -> list[Leaving]:
+    """The job's: while all of it leaves only that one counts; members that leave by themselves are told apart by decision."""
+    whole, alone = job.eviction, [task for task in job.tasks if task.eviction is not None]
+    if whole is not None and whole.spare_seq is None:
+        return [Leaving(job, whole, job.tasks, "")]
+    found = []
+    if whole is not None:
+        found.append(Leaving(job, whole, [task for task in job.tasks if task.eviction is None], ""))
+    groups: dict[tuple[int, bool], list[Task]] = {}
+    for task in alone:
+        assert task.eviction is not None
+        groups.setdefault((task.eviction.decided_seq, task.eviction.spare_seq is not None), []).append(task)
+    for tasks in groups.values():
+        eviction = tasks[0].eviction
+        assert eviction is not None
+        found.append(Leaving(job, eviction, tasks, ranges(task.index for task in tasks)))
+    return found
+
+
 def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
     """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet."""
-    for job in _leaving(pool):
-        eviction = job.eviction
-        if eviction is None or eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
+    for entry in leaving(pool):
+        eviction = entry.eviction
+        if eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
             continue
         told = eviction.begun_seq is not None
-        if told and any(task.state in ("exited", "released") for task in job.tasks):
+        staying = [task for task in entry.tasks if task.state not in ("exited", "released")]
+        if told and (not staying or (not entry.part and len(staying) < len(entry.tasks))):
             continue
         yield EvictionWithdrawn(
-            job=job.id,
-            attempt=job.attempt,
+            job=entry.job.id,
+            attempt=entry.job.attempt,
             plan=eviction.plan,
             told=told,
             reason=f"{eviction.for_job} does not need the room any more",
+            tasks=ranges(task.index for task in staying) if entry.part and told else entry.part,
         )
 
 
 def stuck_evictions(pool: Pool) -> Iterator[Decision]:
     """Room that should have come free long ago is not counted on any more."""
-    for job in _leaving(pool):
-        due = stuck_at(pool, job)
+    for entry in leaving(pool):
+        due = stuck_at(pool, entry.eviction)
         if due is not None and pool.now >= due:
-            yield EvictionStuck(job=job.id, attempt=job.attempt)
+            yield EvictionStuck(job=entry.job.id, attempt=entry.job.attempt, tasks=entry.part)
 
 
-def stuck_at(pool: Pool, job: Job) -> int | None:
+def stuck_at(pool: Pool, eviction: Eviction) -> int | None:
     """When an eviction that was begun counts as stuck, µs on log time."""
-    eviction = job.eviction
-    if eviction is None or eviction.begun_at is None or eviction.stuck:
+    if eviction.begun_at is None or eviction.stuck:
         return None
     return eviction.begun_at + eviction.grace + pool.rules.eviction.stuck_after
-
-
-def _leaving(pool: Pool) -> list[Job]:
-    return [pool.jobs[name] for name in pool.leaving]

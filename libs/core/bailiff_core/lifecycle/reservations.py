@@ -2,32 +2,79 @@
 
 from collections.abc import Iterator
 
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.places import bits, ranges
+from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.model.room import idle_later
-from bailiff_core.records.decisions import JobStartOrdered, ReservationDropped
+from bailiff_core.model.sharing import share_of, shares_devices, units_of
+from bailiff_core.placement.gang import GangPlace, TaskPlace
+from bailiff_core.placement.shares import to_shares
+from bailiff_core.records.decisions import JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
 
 
+def moved_jobs(pool: Pool) -> Iterator[Decision]:
+    """A job that was moved and has left its old place gets the one that was kept for it."""
+    for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
+        if job.promise and job.phase == "pending":
+            places = tuple(TaskPlace(task.index, task.node, task.devices) for task in job.promise)
+            yield JobPlaced.model_validate(
+                {
+                    "job": job.id,
+                    "attempt": job.attempt + 1,
+                    "verb": job.promise_verb,
+                    "placement": to_shares(GangPlace(places, later=True)),
+                    "reserved": True,
+                    "expires": job.promise_until,
+                }
+            )
+
+
 def reservations(pool: Pool) -> Iterator[Decision]:
-    """Start what can start; drop what cannot come true."""
-    for job in [pool.jobs[name] for name in pool.reserved]:
-        plan = pool.plans.get(job.plan) if job.plan is not None else None
-        if plan is not None and plan.given_up is not None:
-            yield ReservationDropped(job=job.id, reason="given-up", plan=job.plan)
-        elif _room_gone(pool, job):
-            yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan)
-        elif job.reserved_until is not None and pool.now >= job.reserved_until:
-            yield ReservationDropped(job=job.id, reason="expired", plan=job.plan)
-        elif _room_free(pool, job):
-            yield JobStartOrdered(job=job.id, attempt=job.attempt)
+    """Start what can start; drop what cannot come true. Of a job that runs this is about the members that are to join it."""
+    for job in [pool.jobs[name] for name in (*pool.reserved, *pool.leaving)]:
+        if job.phase == "evicting":
+            yield from _kept_for_later(pool, job)
+        else:
+            yield from _waiting(pool, job, [task for task in job.tasks if task.state == "reserved"])
 
 
-def _room_gone(pool: Pool, job: Job) -> bool:
+def _kept_for_later(pool: Pool, job: Job) -> Iterator[Decision]:
+    if job.promise and _room_gone(pool, job, job.promise):
+        yield ReservationDropped(job=job.id, reason="room-gone")
+    elif job.promise_until is not None and job.promise and pool.now >= job.promise_until:
+        yield ReservationDropped(job=job.id, reason="expired")
+
+
+def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
+    if not members:
+        return
+    part = "" if job.phase == "reserved" else ranges(task.index for task in members)
+    plan = pool.plans.get(job.plan) if job.plan is not None else None
+    if plan is not None and plan.given_up is not None:
+        yield ReservationDropped(job=job.id, reason="given-up", plan=job.plan, tasks=part)
+    elif _room_gone(pool, job, members):
+        yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan, tasks=part)
+    elif job.reserved_until is not None and pool.now >= job.reserved_until:
+        yield ReservationDropped(job=job.id, reason="expired", plan=job.plan, tasks=part)
+    elif not part or job.demand.sub_groups:
+        if _room_free(pool, job, members):
+            yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=part)
+    else:  # surplus tasks do not wait for one another
+        ready: list[Task] = []
+        for task in members:
+            if _room_free(pool, job, [*ready, task]):
+                ready.append(task)
+        if ready:
+            yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=ranges(task.index for task in ready))
+
+
+def _room_gone(pool: Pool, job: Job, members: list[Task]) -> bool:
     """Some of the promised room is neither free nor on its way out any more."""
-    for task in job.tasks:
+    for task in members:
         node = pool.nodes[task.node]
-        held_for_good = node.held.devices & ~node.releasing.devices
-        if node.state != "ready" or task.devices & (held_for_good | node.quarantined | ~node.capacity.devices):
+        if node.state != "ready" or task.devices & (node.quarantined | ~node.capacity.devices):
+            return True
+        if task.devices & node.held.devices & ~node.releasing.devices or _shared_for_good(job, task, node):
             return True
         later = idle_later(node)
         if later.cpu_milli < 0 or later.memory_bytes < 0 or later.slots < 0:
@@ -35,17 +82,36 @@ def _room_gone(pool: Pool, job: Job) -> bool:
     return False
 
 
-def _room_free(pool: Pool, job: Job) -> bool:
+def _shared_for_good(job: Job, task: Task, node: Node) -> bool:
+    """Whether those who stay on the task's devices leave less than was promised there."""
+    for number in bits(task.devices):
+        stays = node.held.shares.get(number, 0) - node.releasing.shares.get(number, 0)
+        promised = node.reserved.shares.get(number, 0)
+        if stays and (not shares_devices(job.group(task.index)) or stays + promised > units_of(node.devices[number])):
+            return True
+    return False
+
+
+def _room_free(pool: Pool, job: Job, members: list[Task]) -> bool:
     """Nobody is left on any of it."""
-    groups = job.groups()
     asked: dict[int, list[int]] = {}
-    for task in job.tasks:
-        if task.devices & pool.nodes[task.node].held.devices:
+    parts: dict[tuple[int, int], int] = {}
+    for task in members:
+        node, group = pool.nodes[task.node], job.group(task.index)
+        if task.devices & node.held.devices:
             return False
+        for number in bits(task.devices):
+            shared = shares_devices(group)
+            parts[task.node, number] = parts.get((task.node, number), 0) + (
+                share_of(group, node.devices[number]) if shared else units_of(node.devices[number])
+            )
         total = asked.setdefault(task.node, [0, 0, 0])
-        group = groups[task.index]
         for at, amount in enumerate((group.cpu_milli, group.memory_bytes, 1)):
             total[at] += amount
+    for (number, device), units in parts.items():
+        node = pool.nodes[number]
+        if node.held.shares.get(device, 0) + units > units_of(node.devices[device]):
+            return False
     for number, (cpu_milli, memory_bytes, slots) in asked.items():
         node = pool.nodes[number]
         if (

@@ -35,12 +35,35 @@ class Amounts(NamedTuple):
         """Whether no resource is above `other`'s."""
         return self[0] <= other[0] and self[1] <= other[1] and self[2] <= other[2]
 
+    def times(self, count: int) -> "Amounts":
+        """So many times as much."""
+        return Amounts(self[0] * count, self[1] * count, self[2] * count)
+
 
 NOTHING = Amounts()
+RESOURCES = ("GPUs", "CPUs", "GiB of memory")
+_SCALES = (1000, 1000, 2**30)
+
+
+def in_words(resource: int, *amounts: Amount) -> tuple[str, ...]:
+    """Amounts of a resource (its position in `Amounts`) as people write them, in `RESOURCES`: `1.5`, rounded up to thousandths.
+
+    Two different amounts never read the same: where they would, the exact fraction is written out.
+    """
+    shown = tuple(_decimal(amount, _SCALES[resource]) for amount in amounts)
+    if len(dict.fromkeys(shown)) < len(dict.fromkeys(amounts)):
+        return tuple(str(Fraction(amount, _SCALES[resource])) for amount in amounts)
+    return shown
+
+
+def _decimal(amount: Amount, scale: int) -> str:
+    thousandths = -(-amount * 1000 // scale)
+    sign = "-" if thousandths < 0 else ""
+    return f"{sign}{abs(thousandths) // 1000}.{abs(thousandths) % 1000:03}".rstrip("0").rstrip(".")
 
 
 class Bounds(Document):
-    """A quota or a limit, per resource. -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
+    """A quota or limit per resource; -1: none. May be written `{gpus: 4, cpus: 32, memory: 64GiB}`; `gpus: 0.5` is half a GPU."""
 
     gpu_milli: Bound | None = None
     cpu_milli: Bound | None = None

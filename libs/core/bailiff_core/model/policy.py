@@ -5,14 +5,24 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from .amounts import Bounds, Weights
-from .document import Count, Document, Duration, Integer, Label, Labels, Name, in_order, parse_duration
+from .document import TEN_YEARS, Count, Document, Duration, Integer, Label, Labels, Name, in_order, parse_duration
 
 Verb = Literal["allocate", "consolidate", "reclaim", "preempt"]
 VERBS: tuple[Verb, ...] = ("allocate", "consolidate", "reclaim", "preempt")
 
 
+class StartWithin(Document):
+    """How soon jobs of a class should run after they are submitted; misses are counted and explained."""
+
+    p95: Duration | None = None
+    p99: Duration | None = None
+
+
 class PriorityClass(Document):
-    """Higher value wins. `Never` may wait ahead of others but displaces nobody."""
+    """Higher value wins. `Never` may wait ahead of others but displaces nobody.
+
+    immediate: a serving tier; whoever leaves for one of its jobs has `immediate_grace` at most, whatever its own grace is.
+    """
 
     name: Name
     value: Integer
@@ -21,16 +31,8 @@ class PriorityClass(Document):
     global_default: bool = False
     grace: Duration | None = None
     immediate: bool = False
-    immediate_grace: Duration | None = None
-    start_within: "StartWithin | None" = None
-    checkpoint_wait: Duration | None = None
-
-
-class StartWithin(Document):
-    """How soon jobs of a class should run after they are submitted; misses are counted and explained."""
-
-    p95: Duration | None = None
-    p99: Duration | None = None
+    immediate_grace: Duration = 5_000_000
+    start_within: StartWithin = StartWithin()
 
 
 class MinRuntime(Document):
@@ -105,7 +107,7 @@ class ScheduleTimeout(Document):
 class Protections(Document):
     """Who is left alone, and when. What is left out is off.
 
-    excluded: jobs with any of these labels are no victims. stale_gang: grace of a gang that lost a member; negative: never.
+    excluded: jobs that have all labels of any entry are no victims. stale_gang: grace of a gang that lost a member; -1: never.
     """
 
     min_runtime: MinRuntime = MinRuntime()
@@ -113,9 +115,9 @@ class Protections(Document):
     cooldown: Cooldown = Cooldown()
     ageing: Ageing | None = None
     preemption_delay: Duration = 0
-    excluded: tuple[Labels, ...] = ()
+    excluded: tuple[Annotated[Labels, Field(min_length=1)], ...] = ()
     budgets: tuple[Budget, ...] = ()
-    stale_gang: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1)] = 0
+    stale_gang: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] = 0
     schedule_timeout: ScheduleTimeout | None = None
 
 
@@ -219,6 +221,9 @@ class Policy(Document):
                     raise ValueError(f"projects {' -> '.join([*seen, above])} go round in a circle")
                 seen.append(above)
                 above = parents[above]
+        for budget in self.protections.budgets:
+            if budget.project is not None and budget.project not in parents:
+                raise ValueError(f"budget {budget.name!r} names the project {budget.project!r}, which is not defined")
         names = [topology.name for topology in self.topologies]
         for name in names:
             if names.count(name) > 1:

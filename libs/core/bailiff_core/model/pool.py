@@ -11,7 +11,7 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy"]
+EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -92,7 +92,10 @@ class Eviction:
 
 @dataclass(slots=True)
 class Task:
-    """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on."""
+    """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on.
+
+    start_seq: the record that ordered its start, which the agents' fences compare.
+    """
 
     index: int
     node: int
@@ -104,6 +107,7 @@ class Task:
     kill_sent: bool = False
     spared: bool = False
     started_at: int | None = None
+    start_seq: int | None = None
     eviction: Eviction | None = None
 
 
@@ -113,8 +117,9 @@ class Job:
 
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
-    kept for its next attempt while this one still leaves, and until when (a job that is moved). evicted_at: involuntary
+    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved). evicted_at: involuntary
     evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
+    waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it waited for its first start.
     """
 
     id: str
@@ -132,8 +137,6 @@ class Job:
     phase: JobPhase = "pending"
     attempt: int = 0
     tasks: list[Task] = field(default_factory=list)
-    placed_seq: int | None = None
-    start_seq: int | None = None
     reserved_until: int | None = None
     plan: int | None = None
     eviction: Eviction | None = None
@@ -149,15 +152,28 @@ class Job:
     stale_since: int | None = None
     promise: list[Task] = field(default_factory=list)
     promise_until: int | None = None
+    promise_verb: str = "allocate"
     timed_out: bool = False
+    waiting_since: int = 0
+    first_wait: int | None = None
     told_waiting: bool = False
     not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
 
     def groups(self) -> list[TaskGroup]:
-        """The task group of each task, by task index."""
-        return [group for group in self.demand.tasks for _ in range(group.count)]
+        """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
+        found = [group for group in self.demand.tasks for _ in range(group.count)]
+        beyond = self.tasks[-1].index + 1 - len(found) if self.tasks else 0
+        return found + [self.demand.tasks[-1]] * beyond
+
+    def group(self, index: int) -> TaskGroup:
+        """The task group of one task: `groups()[index]`, without the list."""
+        for group in self.demand.tasks:
+            if index < group.count:
+                return group
+            index -= group.count
+        return self.demand.tasks[-1]
 
     def task(self, index: int) -> Task | None:
         """The member of that index, where it has a place."""
@@ -236,9 +252,10 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`). From `touched` on,
-    none is part of the state's digest: they hold nothing between turns, or are caches.
-    reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
+    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
+    between turns, or are caches.
+    run_limits: when jobs that run reach their run-time limit, soonest first. reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
     would not have admitted leaves.
     """
 
@@ -274,6 +291,7 @@ class Pool:
     requests: dict[str, RequestMemo] = field(default_factory=dict)
     rejections: dict[str, Rejections] = field(default_factory=dict)
     reports_stale: list[str] = field(default_factory=list)
+    run_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)
     enforcing: bool = False
     touched: dict[str, None] = field(default_factory=dict)
@@ -283,6 +301,8 @@ class Pool:
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
+    stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
+    agenda: Any = field(default=None, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:

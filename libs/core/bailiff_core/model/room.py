@@ -1,48 +1,152 @@
 """Arithmetic of room on one node."""
 
+from collections.abc import Mapping
+
 from .pool import Job, Node, Room
+from .sharing import units_of
+
+NO_SHARES: Mapping[int, int] = {}
 
 
 def idle_now(node: Node) -> Room:
-    """What a task may start on at once: not held, not promised.
+    """What a task may start on at once: not held, not promised. Its shares are what is free of devices that are shared.
 
     A promise first draws on room that is on its way out, so only what it needs beyond that is kept back. Where more
     is promised than will ever come free (an eviction got stuck), nothing is idle: the promise is about to be dropped.
     """
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
-    return Room(
-        capacity.devices & ~(held.devices | reserved.devices | node.quarantined),
+    usable = capacity.devices & ~node.quarantined
+    room = Room(
+        usable & ~(held.devices | reserved.devices),
         max(0, capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli)),
         max(0, capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes)),
         max(0, capacity.slots - held.slots - max(0, reserved.slots - releasing.slots)),
     )
+    for number in {**held.shares, **reserved.shares}:
+        promised = max(0, reserved.shares.get(number, 0) - releasing.shares.get(number, 0))
+        _share_out(room, node, number, held.shares.get(number, 0) + promised)
+    return room
 
 
 def idle_later(node: Node) -> Room:
     """What will be free once everything on its way out is gone: idle room included, promises kept back."""
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
-    return Room(
+    room = Room(
         capacity.devices & ~((held.devices & ~releasing.devices) | reserved.devices | node.quarantined),
         capacity.cpu_milli - held.cpu_milli + releasing.cpu_milli - reserved.cpu_milli,
         capacity.memory_bytes - held.memory_bytes + releasing.memory_bytes - reserved.memory_bytes,
         capacity.slots - held.slots + releasing.slots - reserved.slots,
     )
+    for number in {**held.shares, **reserved.shares}:
+        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+        _share_out(room, node, number, used)
+    return room
 
 
-def add(room: Room, devices: int, cpu_milli: int, memory_bytes: int) -> None:
+def _share_out(room: Room, node: Node, number: int, used: int) -> None:
+    """In `room`, which has the device free and whole, so much of it is in use."""
+    if used and room.devices >> number & 1:
+        room.devices &= ~(1 << number)
+        room.shares[number] = units_of(node.devices[number]) - used
+
+
+def add(room: Room, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
     """Count one more task in `room`."""
     room.devices |= devices
     room.cpu_milli += cpu_milli
     room.memory_bytes += memory_bytes
     room.slots += 1
+    for number, share in shares.items():
+        room.shares[number] = room.shares.get(number, 0) + share
 
 
-def remove(room: Room, devices: int, cpu_milli: int, memory_bytes: int) -> None:
+def remove(room: Room, devices: int, cpu_milli: int, memory_bytes: int, shares: Mapping[int, int] = NO_SHARES) -> None:
     """Take one task out of `room`."""
     room.devices &= ~devices
     room.cpu_milli -= cpu_milli
     room.memory_bytes -= memory_bytes
     room.slots -= 1
+    for number, share in shares.items():
+        left = room.shares.get(number, 0) - share
+        if left > 0:
+            room.shares[number] = left
+        else:
+            room.shares.pop(number, None)
+
+
+def less(room: Room, amount: Room, units: Mapping[int, int]) -> Room:
+    """Free room without `amount`. `units`: of each device that may be used; of others nothing is ever free."""
+    devices = room.devices & ~amount.devices
+    shares = room.shares
+    if amount.shares:
+        shares = dict(shares)
+        for number, share in amount.shares.items():
+            if number in shares:
+                shares[number] -= share
+            elif devices >> number & 1:
+                devices &= ~(1 << number)
+                shares[number] = units[number] - share
+    return Room(
+        devices,
+        room.cpu_milli - amount.cpu_milli,
+        room.memory_bytes - amount.memory_bytes,
+        room.slots - amount.slots,
+        shares,
+    )
+
+
+def more(room: Room, amount: Room, units: Mapping[int, int], usable: int) -> Room:
+    """Free room and `amount`: the opposite of `less`. A device of which nothing is in use any more is whole again."""
+    devices = room.devices | amount.devices & usable
+    shares = room.shares
+    if amount.shares:
+        shares = dict(shares)
+        for number, share in amount.shares.items():
+            if number in shares:
+                shares[number] += share
+                if shares[number] >= units[number]:
+                    del shares[number]
+                    devices |= 1 << number
+    return Room(
+        devices,
+        room.cpu_milli + amount.cpu_milli,
+        room.memory_bytes + amount.memory_bytes,
+        room.slots + amount.slots,
+        shares,
+    )
+
+
+def both(one: Room, other: Room) -> Room:
+    """What is free in one and in the other."""
+    shares = one.shares
+    if one.shares or other.shares:
+        shares = {}
+        for number in {**one.shares, **other.shares}:
+            mine, theirs = one.shares.get(number), other.shares.get(number)
+            if mine is not None and theirs is not None:
+                shares[number] = min(mine, theirs)
+            elif mine is not None and other.devices >> number & 1:
+                shares[number] = mine
+            elif theirs is not None and one.devices >> number & 1:
+                shares[number] = theirs
+    return Room(
+        one.devices & other.devices,
+        min(one.cpu_milli, other.cpu_milli),
+        min(one.memory_bytes, other.memory_bytes),
+        min(one.slots, other.slots),
+        shares,
+    )
+
+
+def contains(room: Room, amount: Room) -> bool:
+    """Whether `amount` can be taken of this free room."""
+    return (
+        not amount.devices & ~room.devices
+        and amount.cpu_milli <= max(0, room.cpu_milli)
+        and amount.memory_bytes <= max(0, room.memory_bytes)
+        and amount.slots <= room.slots
+        and all(room.devices >> number & 1 or share <= room.shares.get(number, -1) for number, share in amount.shares.items())
+    )
 
 
 def work_lost(job: Job, now: int, restart_cost: int, max_counted_loss: int) -> int:

@@ -3,8 +3,11 @@
 A device has `1000 × its memory in bytes` units; a thousandth of it is its memory in bytes, a byte is 1000.
 """
 
+from collections.abc import Mapping
+
 from .demand import TaskGroup
-from .pool import Device
+from .places import bits
+from .pool import Device, Node
 
 
 def units_of(device: Device) -> int:
@@ -22,3 +25,16 @@ def share_of(group: TaskGroup, device: Device) -> int:
 def shares_devices(group: TaskGroup) -> bool:
     """Whether its tasks take parts of devices instead of whole ones."""
     return group.gpu_share_milli is not None or group.gpu_share_bytes is not None
+
+
+def devices_of(group: TaskGroup) -> int:
+    """How many devices each task of the group stands on, whole or in part."""
+    return (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
+
+
+def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
+    """What a task of the group takes of the node on these devices: whole ones, CPU, memory, and shares by device."""
+    if not shares_devices(group):
+        return devices, group.cpu_milli, group.memory_bytes, {}
+    shares = {number: share_of(group, node.devices[number]) for number in bits(devices)}
+    return 0, group.cpu_milli, group.memory_bytes, shares

@@ -1,11 +1,12 @@
 """Whether a gang could stand on the pool if nobody else were there."""
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import next_unit, sub_group_problem
 
 from .budget import Budget
-from .gang import NoFit, place_demand
-from .need import needs_of, unsupported
+from .gang import NoFit, place_unit
+from .need import needs_of_unit
 from .rooms import Rooms
 
 STEPS = 2_000
@@ -13,19 +14,22 @@ SHAPES_KEPT = 1_000
 
 
 def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
-    """Why the gang could never run on the nodes as they are, even on an empty pool; `None` if it could or may.
+    """Why the gang's core could never run on the nodes as they are, even on an empty pool; `None` if it could or may.
 
     Silent nodes and sick or quarantined devices count as good: they may come back. The answer is kept by shape until
     nodes change.
     """
-    missing = unsupported(demand)
-    if missing is not None:
-        return f"even on the empty pool: {missing}"
-    shape = repr([(need, len(tasks)) for need, tasks in needs_of(demand).items()])
+    problem = sub_group_problem(demand)
+    if problem is not None:
+        return problem
+    unit = next_unit(Job(demand.job, 0, 0, demand, "", 0, True, True, ""))
+    if unit is None:
+        return "it has no tasks that could be placed"
+    shape = repr([(need, len(tasks)) for need, tasks in needs_of_unit(unit).items()])
     if shape not in pool.ever_fits:
         if len(pool.ever_fits) >= SHAPES_KEPT:
             pool.ever_fits.clear()
-        found = place_demand(Rooms.when_empty(pool), demand, Budget(STEPS))
+        found = place_unit(Rooms.when_empty(pool), unit, Budget(STEPS))
         why = found.why if isinstance(found, NoFit) and found.kind == "impossible" else None
         pool.ever_fits[shape] = f"even on the empty pool: {why}" if why is not None else ""
     return pool.ever_fits[shape] or None

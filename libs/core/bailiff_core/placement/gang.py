@@ -1,13 +1,12 @@
-"""Puts a whole gang on the pool, or says why it does not fit."""
+"""Puts a whole unit on the pool, or says why it does not fit."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit
 
 from .budget import Budget
-from .need import Need, needs_of, unsupported
+from .need import Need, Needs, needs_of_unit
 from .packing import Chunk, fill
 from .rooms import Rooms
 from .search import find_packing
@@ -25,7 +24,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class GangPlace:
-    """A place for every task. `later`: some of the room is still on its way out, so the whole gang is only promised."""
+    """A place for every task of a unit. `later`: some of the room is still on its way out, so all of it is only promised."""
 
     tasks: tuple[TaskPlace, ...]
     later: bool
@@ -39,23 +38,15 @@ class NoFit:
     why: str
 
 
-def place_gang(rooms: Rooms, job: Job, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit:
-    """Place all tasks together. On success their room is taken in `rooms`, otherwise `rooms` is as before.
+def place_unit(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit:
+    """Place all tasks of the unit together. On success their room is taken in `rooms`, otherwise `rooms` is as before.
 
-    If what is free now suffices, only that is used and the gang may start at once. Otherwise, or with `promised`,
-    room to come counts too, and all the gang's room is promised. One need: filling nodes in order is exact, because
+    If what is free now suffices, only that is used and the unit may start at once. Otherwise, or with `promised`,
+    room to come counts too, and all the unit's room is promised. One need: filling nodes in order is exact, because
     the tasks are interchangeable and a task more on a node costs none elsewhere. Several needs: the same greedily,
     largest first, and where that fails a search over all packings within the budget.
     """
-    return place_demand(rooms, job.demand, budget, promised=promised)
-
-
-def place_demand(rooms: Rooms, demand: JobDemand, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit:
-    """`place_gang` for what is not a job yet."""
-    needs = needs_of(demand)
-    missing = unsupported(demand)
-    if missing is not None:
-        return NoFit("impossible", missing)
+    needs = needs_of_unit(unit)
     if not promised:
         found = _pack(rooms, needs, budget, later=False)
         if isinstance(found, list):
@@ -66,7 +57,7 @@ def place_demand(rooms: Rooms, demand: JobDemand, budget: Budget, *, promised: b
     return found
 
 
-def _pack(rooms: Rooms, needs: dict[Need, list[int]], budget: Budget, *, later: bool) -> list[Chunk] | NoFit:
+def _pack(rooms: Rooms, needs: Needs, budget: Budget, *, later: bool) -> list[Chunk] | NoFit:
     wanted = {need: len(indices) for need, indices in needs.items()}
     why = why_not(rooms, wanted, later=later)
     if why is not None:
@@ -92,38 +83,20 @@ def _pack(rooms: Rooms, needs: dict[Need, list[int]], budget: Budget, *, later: 
     return NoFit("gave-up", f"found no place for {tasks} together within the search steps")
 
 
-def hardest_first(need: Need) -> tuple[int, int, int, int]:
+def hardest_first(need: Need) -> tuple[int, bool, int, int, int, int]:
     """Sorts needs for placing one after the other."""
     # A need that accepts fewer models first: one that accepts all of them takes what is left over.
-    return (len(need.models) or 1 << 30, -need.gpus, -need.cpu_milli, -need.memory_bytes)
+    # Whole devices before shares, which may open one more device where all shared ones are full.
+    share = need.share_milli or need.share_bytes
+    return (len(need.models) or 1 << 30, need.shared, -need.devices, -share, -need.cpu_milli, -need.memory_bytes)
 
 
-def settle(rooms: Rooms, needs: dict[Need, list[int]], chunks: list[Chunk], *, later: bool) -> GangPlace:
-    """Take the room, and deal it to the tasks: in index order to the chunks of their need, lowest device first."""
+def settle(rooms: Rooms, needs: Needs, chunks: list[Chunk], *, later: bool) -> GangPlace:
+    """Take the room, and deal it to the tasks: to the chunks of their need one after the other."""
     waiting = {need: iter(indices) for need, indices in needs.items()}
     places = []
     for chunk in chunks:
-        rooms.take(chunk.node, chunk.need, chunk.devices, chunk.count, later=later)
-        devices = chunk.devices
-        for _ in range(chunk.count):
-            mine = lowest(devices, chunk.need.gpus)
-            devices &= ~mine
-            places.append(TaskPlace(next(waiting[chunk.need]), chunk.node.number, mine))
+        for mask in chunk.masks:
+            rooms.take(chunk.node, chunk.need.amount(chunk.node.units, mask), later=later)
+            places.append(TaskPlace(next(waiting[chunk.need]), chunk.node.number, mask))
     return GangPlace(tuple(sorted(places, key=lambda place: place.index)), later)
-
-
-def lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of the mask."""
-    taken = 0
-    for _ in range(count):
-        bit = mask & -mask
-        taken |= bit
-        mask ^= bit
-    return taken
-
-
-def take_place(rooms: Rooms, job: Job, place: GangPlace) -> None:
-    """Take the room of a placement found earlier, on the same or equal rooms."""
-    need_of = {index: need for need, indices in needs_of(job.demand).items() for index in indices}
-    for task in place.tasks:
-        rooms.take(rooms.nodes[task.node], need_of[task.index], task.devices, later=place.later)

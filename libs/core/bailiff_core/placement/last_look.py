@@ -1,15 +1,17 @@
 """A last look before anybody is told to leave: is there room by now?"""
 
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import whole
 
 from .budget import Budget
-from .gang import GangPlace, place_gang
+from .gang import GangPlace, place_unit
 from .rooms import Rooms
 
 
 def fits_without_evictions(pool: Pool, job: Job) -> bool:
     """Whether a gang that holds a reservation could start at once on room that nobody holds or is promised."""
     rooms = Rooms.of(pool)
-    rooms.evict(job)
-    place = place_gang(rooms, job, Budget(pool.rules.preemption.search_steps))
+    unit = whole(job)
+    rooms.evict(unit)
+    place = place_unit(rooms, unit, Budget(pool.rules.preemption.search_steps))
     return isinstance(place, GangPlace) and not place.later

@@ -1,13 +1,21 @@
 """What one task of a gang needs, and which tasks need the same."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.places import bits
+from bailiff_core.model.pool import Room
+from bailiff_core.model.sharing import devices_of, shares_devices
+from bailiff_core.model.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The room and the kind of node that one task needs. Tasks of equal need are interchangeable."""
+    """The room and the kind of node that one task needs. Tasks of equal need are interchangeable.
+
+    gpus: whole devices. Otherwise `devices` different ones, of each `share_milli` thousandths or `share_bytes` bytes.
+    """
 
     gpus: int
     cpu_milli: int
@@ -15,25 +23,82 @@ class Need:
     models: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     nodes: tuple[str, ...] = ()
+    devices: int = 0
+    share_milli: int = 0
+    share_bytes: int = 0
 
     @classmethod
     def of(cls, group: TaskGroup) -> "Need":
         """The need of each task of the group. GPU models mean nothing to a task without GPUs."""
+        devices, shared = devices_of(group), shares_devices(group)
+        by_bytes = group.gpu_share_bytes or 0
         return cls(
-            group.gpu_milli // 1000,
+            0 if shared else devices,
             group.cpu_milli,
             group.memory_bytes,
-            tuple(sorted(dict.fromkeys(group.gpu_models))) if group.gpu_milli else (),
+            tuple(sorted(dict.fromkeys(group.gpu_models))) if devices else (),
             tuple(sorted(group.node_labels.items())),
             tuple(sorted(dict.fromkeys(group.nodes))),
+            devices,
+            (group.gpu_share_milli or 0) if shared and not by_bytes else 0,
+            by_bytes,
         )
+
+    @property
+    def shared(self) -> bool:
+        """Whether it takes parts of devices."""
+        return self.devices > self.gpus
+
+    def share(self, units: int) -> int:
+        """Its share of a device that has so many units."""
+        return 1000 * self.share_bytes if self.share_bytes else self.share_milli * (units // 1000)
+
+    def amount(self, units: Mapping[int, int], devices: int) -> Room:
+        """The room that one task takes on these devices of a node."""
+        shares = {number: self.share(units[number]) for number in bits(devices)} if self.shared else {}
+        return Room(0 if self.shared else devices, self.cpu_milli, self.memory_bytes, 1, shares)
+
+    def hosts(self, units: Mapping[int, int], suited: int) -> int:
+        """How many of a node's devices are of use to it, full or not."""
+        if not self.share_bytes:
+            return suited.bit_count()
+        return sum(self.share(units[number]) <= units[number] for number in bits(suited))
+
+    def capacities(self, room: Room, units: Mapping[int, int], suited: int) -> dict[int, int]:
+        """How many shares of this need each device still takes, by its number; those that take none are left out."""
+        found = {}
+        for number in bits(suited):
+            free = units[number] if room.devices >> number & 1 else room.shares.get(number, 0)
+            count = free // self.share(units[number])
+            if count > 0:
+                found[number] = count
+        return found
+
+    def sharers(self, most: int, capacities: Mapping[int, int]) -> int:
+        """How many tasks, up to `most`, devices with these capacities take, each task on `devices` different ones."""
+        counts = capacities.values()
+        if self.devices == 1:
+            return min(most, sum(counts))
+        low, high = 0, min(most, sum(counts) // self.devices)
+        while low < high:  # so many fit exactly when the devices take that many parts, at most one of each task
+            middle = (low + high + 1) // 2
+            if sum(min(count, middle) for count in counts) >= self.devices * middle:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def __str__(self) -> str:
         """`8 GPUs (h100), 4 CPUs, 16 GiB`: what people call it."""
         parts = []
+        of_model = f" ({' or '.join(self.models)})" if self.models else ""
         if self.gpus:
-            of_model = f" ({' or '.join(self.models)})" if self.models else ""
             parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{of_model}")
+        elif self.devices:
+            part = f"{_decimal(self.share_bytes, 2**20)} MiB" if self.share_bytes else f"{_decimal(self.share_milli, 1000)}"
+            parts.append(
+                f"{part} of {'each of ' if self.devices > 1 else ''}{self.devices} GPU{'s' if self.devices > 1 else ''}{of_model}"
+            )
         if self.cpu_milli:
             parts.append(f"{_decimal(self.cpu_milli, 1000)} CPU{'s' if self.cpu_milli > 1000 else ''}")
         if self.memory_bytes:
@@ -41,28 +106,26 @@ class Need:
         return ", ".join(parts) or "1 task slot"
 
 
-def needs_of(demand: JobDemand) -> dict[Need, list[int]]:
-    """The gang's different needs and the task indices that have them, in order of first appearance."""
-    found: dict[Need, list[int]] = {}
-    index = 0
-    for group in demand.tasks:
-        found.setdefault(Need.of(group), []).extend(range(index, index + group.count))
-        index += group.count
+Needs = dict[Need, list[int]]
+
+
+def needs_of(demand: JobDemand, indices: Iterable[int] | None = None) -> Needs:
+    """The different needs of these tasks (left out: of all), and who has them, in order of first appearance."""
+    of_group = [Need.of(group) for group in demand.tasks]
+    if indices is None:
+        indices = range(sum(group.count for group in demand.tasks))
+    if len(of_group) == 1:
+        return {of_group[0]: list(indices)}
+    need_at = [need for need, group in zip(of_group, demand.tasks, strict=True) for _ in range(group.count)]
+    found: Needs = {}
+    for index in indices:
+        found.setdefault(need_at[index], []).append(index)
     return found
 
 
-def unsupported(demand: JobDemand) -> str | None:
-    """What the demand asks for that this release cannot keep, as a sentence, or `None`."""
-    for group in demand.tasks:
-        if group.gpu_milli % 1000 or group.gpu_share_milli or group.gpu_share_bytes or group.gpu_devices:
-            return "asks for a part of a GPU, and only whole GPUs are given out"
-        if group.sub_group:
-            return "asks for sub-groups, which are not known yet"
-    if demand.sub_groups:
-        return "asks for sub-groups, which are not known yet"
-    if demand.topology is not None:
-        return "has a topology rule, which is not known yet"
-    return None
+def needs_of_unit(unit: Unit) -> Needs:
+    """The different needs of the unit's tasks, and who has them."""
+    return needs_of(unit.job.demand, unit.indices)
 
 
 def _decimal(amount: int, unit: int) -> str:

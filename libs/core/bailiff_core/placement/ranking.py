@@ -48,7 +48,7 @@ class Ranking:
 
     def _look_at(self, node: NodeRoom) -> None:
         room, suited = node.later if self._later else node.now(), self._suited[node]
-        count = slots_for(self._need, room, suited)
+        count = slots_for(self._need, node, room, suited)
         if count:
             self._found[node] = (_rank(self._need, node, room), (node, suited, count))
             self.places += count

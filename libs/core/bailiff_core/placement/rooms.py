@@ -4,12 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.pool import Job, Node, Pool, Room, Task
+from bailiff_core.model.pool import Node, Pool, Room
+from bailiff_core.model.room import add, both, contains, less, more
+from bailiff_core.model.sharing import amount_of, units_of
+from bailiff_core.model.units import Unit, holds
 
 from .need import Need
 
 if TYPE_CHECKING:
+    from .gang import GangPlace
     from .ranking import Ranking
+
+Standing = list[tuple["NodeRoom", Room]]
 
 
 class NodeRoom:
@@ -18,25 +24,35 @@ class NodeRoom:
     `unheld` is not held by anybody, promised or not. `later` is what nobody holds or is promised once everything on
     its way out is gone. What a task may start on at once is what both have: a promise is backed by releasing room
     first (model/room.py). Rooms are replaced, never changed, so that undoing is putting the old one back.
+    units: all units of each usable device, by number.
     """
 
-    __slots__ = ("labels", "later", "models", "name", "number", "unheld", "usable")
+    __slots__ = ("_now", "labels", "later", "models", "name", "node", "number", "unheld", "units", "usable")
 
     def __init__(self, node: Node, usable: int, unheld: Room, later: Room) -> None:
+        self.node = node
         self.number = node.number
         self.name = node.name
         self.labels = node.labels
         self.usable = usable
-        self.unheld = unheld
-        self.later = later
         self.models: dict[str, int] = {}
+        self.units: dict[int, int] = {}
         for device in node.devices:
             if usable >> device.number & 1:
                 self.models[device.model] = self.models.get(device.model, 0) | 1 << device.number
+                self.units[device.number] = units_of(device)
+        self.put(unheld, later)
+
+    def put(self, unheld: Room, later: Room) -> None:
+        """What is free from now on."""
+        self.unheld, self.later = unheld, later
+        self._now: Room | None = None
 
     def now(self) -> Room:
         """What a task may start on at once."""
-        return _both(self.unheld, self.later)
+        if self._now is None:
+            self._now = both(self.unheld, self.later)
+        return self._now
 
     def suited_devices(self, need: Need) -> int:
         """Devices, free or not, that a task with this need may use."""
@@ -46,6 +62,11 @@ class NodeRoom:
         for model in need.models:
             mask |= self.models.get(model, 0)
         return mask
+
+    def takes_back(self, amount: Room) -> bool:
+        """Whether what stood here could do so again. Devices that went bad meanwhile are no obstacle."""
+        shares = {number: share for number, share in amount.shares.items() if number in self.units}
+        return contains(self.later, replace(amount, devices=amount.devices & self.usable, shares=shares))
 
 
 class Rooms:
@@ -59,7 +80,8 @@ class Rooms:
         self.changed: list[NodeRoom] = []
         self.rankings: dict[tuple[Need, bool], Ranking] = {}
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
-        self._footings: dict[tuple[str, int, str], list[tuple[NodeRoom, tuple[int, int, int, int]]]] = {}
+        self._footings: dict[tuple[str, int, tuple[int, ...]], Standing] = {}
+        self._footings_on: dict[int, dict[tuple[str, int, tuple[int, ...]], None]] = {}
         self._suited: dict[Need, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
@@ -83,6 +105,27 @@ class Rooms:
                 found.append(NodeRoom(node, devices, room, room))
         return cls(found)
 
+    def refresh(self, pool: Pool, nodes: Iterable[int]) -> None:
+        """Take these nodes as they are in the pool now, and take back every trial. All others must not have changed."""
+        self.rollback(0)
+        for number in nodes:
+            for key in self._footings_on.pop(number, ()):
+                self._footings.pop(key, None)
+            node, known = pool.nodes[number], self.nodes.get(number)
+            fresh = _node_room(node, None) if node.state == "ready" else None
+            if known is not None and fresh is not None and _same_machine(known, fresh):
+                known.node = node
+                if (known.unheld, known.later) != (fresh.unheld, fresh.later):
+                    known.put(fresh.unheld, fresh.later)
+                    self.changed.append(known)
+            elif known is not None or fresh is not None:
+                self.nodes.pop(number, None)
+                if fresh is not None:
+                    self.nodes[number] = fresh
+                    self.nodes = dict(sorted(self.nodes.items()))
+                self.rankings.clear()
+                self._suited.clear()
+
     def suited(self, need: Need) -> list[tuple[NodeRoom, int]]:
         """Nodes by name that a task may use at all, full or not, each with the devices it may use there."""
         if need not in self._suited:
@@ -93,7 +136,7 @@ class Rooms:
                 if any(node.labels.get(key) != value for key, value in need.labels):
                     continue
                 devices = node.suited_devices(need)
-                if devices.bit_count() >= need.gpus:
+                if need.hosts(node.units, devices) >= need.devices:
                     found.append((node, devices))
             self._suited[need] = found
         return self._suited[need]
@@ -106,95 +149,87 @@ class Rooms:
         """Undo everything since `mark`, the last change first."""
         while len(self._changes) > mark:
             node, unheld, later = self._changes.pop()
-            node.unheld, node.later = unheld, later
+            node.put(unheld, later)
             self.changed.append(node)
 
-    def take(self, node: NodeRoom, need: Need, devices: int, count: int = 1, *, later: bool) -> None:
-        """`count` tasks stand here from now on: started, or with `later` only promised."""
-        self._note(node)
-        amounts = (devices, need.cpu_milli * count, need.memory_bytes * count, count)
-        node.later = _less(node.later, *amounts)
-        if not later:
-            node.unheld = _less(node.unheld, *amounts)
+    def take(self, node: NodeRoom, amount: Room, *, later: bool) -> None:
+        """So much of the node is used from now on: by tasks that start, or with `later` only promised."""
+        self._change(node, node.unheld if later else less(node.unheld, amount, node.units), less(node.later, amount, node.units))
 
-    def give_back(self, node: NodeRoom, need: Need, devices: int, count: int = 1, *, later: bool) -> None:
-        """The opposite of `take`, for a placement that is not to stand after all."""
-        self._note(node)
-        amounts = (devices, need.cpu_milli * count, need.memory_bytes * count, count)
-        node.later = _more(node.later, node.usable, *amounts)
-        if not later:
-            node.unheld = _more(node.unheld, node.usable, *amounts)
+    def evict(self, unit: Unit) -> None:
+        """As if the unit were told to leave: its room comes later. Of tasks not started the promise is dropped."""
+        for node, amount in self.standing(unit):
+            self._change(node, node.unheld, more(node.later, amount, node.units, node.usable))
 
-    def evict(self, job: Job) -> None:
-        """As if the job were told to leave: its room comes later. Of a gang not started the promise is dropped."""
-        for node, amounts in self.standing(job):
-            self._note(node)
-            node.later = _more(node.later, node.usable, *amounts)
-
-    def put_back(self, job: Job) -> None:
+    def put_back(self, unit: Unit) -> None:
         """The opposite of `evict`."""
-        for node, amounts in self.standing(job):
-            self._note(node)
-            node.later = _less(node.later, *amounts)
+        for node, amount in self.standing(unit):
+            self._change(node, node.unheld, less(node.later, amount, node.units))
 
-    def has_place_for(self, job: Job) -> bool:
-        """Whether an evicted job's own place is still free for it."""
-        mark = self.mark()
-        whole = True
-        for node, (devices, cpu_milli, memory_bytes, slots) in self.standing(job):
-            room = node.later
-            whole = (
-                not (devices & node.usable & ~room.devices)
-                and cpu_milli <= max(0, room.cpu_milli)
-                and memory_bytes <= max(0, room.memory_bytes)
-                and slots <= room.slots
-            )
-            if not whole:
-                break
-            self._note(node)
-            node.later = _less(room, devices, cpu_milli, memory_bytes, slots)
-        self.rollback(mark)
-        return whole
+    def place(self, unit: Unit, place: "GangPlace") -> None:
+        """The unit's tasks stand there from now on. The place was found on the same or equal rooms."""
+        groups = unit.job.groups()
+        for task in place.tasks:
+            node = self.nodes[task.node]
+            devices, cpu_milli, memory_bytes, shares = amount_of(node.node, groups[task.index], task.devices)
+            self.take(node, Room(devices, cpu_milli, memory_bytes, 1, dict(shares)), later=place.later)
 
-    def standing(self, job: Job) -> list[tuple[NodeRoom, tuple[int, int, int, int]]]:
-        """What the job's tasks hold, summed by node, in order of its tasks; kept while the attempt stands."""
-        key = (job.id, job.attempt, job.phase)
-        if key not in self._footings:
-            groups = job.groups()
-            sums: dict[int, tuple[int, int, int, int]] = {}
-            for task in job.tasks:
-                if stands(task) and task.node in self.nodes:
-                    group = groups[task.index]
-                    devices, cpu_milli, memory_bytes, slots = sums.get(task.node, (0, 0, 0, 0))
-                    sums[task.node] = (
-                        devices | task.devices,
-                        cpu_milli + group.cpu_milli,
-                        memory_bytes + group.memory_bytes,
-                        slots + 1,
-                    )
-            self._footings[key] = [(self.nodes[number], amounts) for number, amounts in sums.items()]
-        return self._footings[key]
+    def has_place_for(self, unit: Unit) -> bool:
+        """Whether an evicted unit's own place is still free for it."""
+        return all(node.takes_back(amount) for node, amount in self.standing(unit))
 
-    def _note(self, node: NodeRoom) -> None:
+    def standing(self, unit: Unit) -> Standing:
+        """What the unit's tasks hold, summed by node, in order of its tasks; kept while its nodes stay as they are."""
+        job = unit.job
+        key = (job.id, job.attempt, unit.indices)
+        found = self._footings.get(key)
+        if found is not None:
+            return found
+        groups = job.groups()
+        sums: dict[int, Room] = {}
+        for index in unit.indices:
+            task = job.task(index)
+            if task is None:
+                continue
+            self._footings_on.setdefault(task.node, {})[key] = None
+            if holds(task) and task.node in self.nodes:
+                room = sums.setdefault(task.node, Room())
+                add(room, *amount_of(self.nodes[task.node].node, groups[index], task.devices))
+        found = [(self.nodes[number], room) for number, room in sums.items()]
+        if found:
+            self._footings[key] = found
+        return found
+
+    def _change(self, node: NodeRoom, unheld: Room, later: Room) -> None:
         self._changes.append((node, node.unheld, node.later))
         self.changed.append(node)
+        node.put(unheld, later)
 
 
-def stands(task: Task) -> bool:
-    """Whether evicting the task frees room: what has exited is on its way out already."""
-    return task.state in ("reserved", "starting", "running")
-
-
-def slots_for(need: Need, room: Room, suited: int) -> int:
-    """How many tasks of this need the room takes at once."""
+def slots_for(need: Need, node: NodeRoom, room: Room, suited: int) -> int:
+    """How many tasks of this need the node's `room` takes at once, on these of its devices."""
     count = room.slots
-    if need.gpus:
-        count = min(count, (room.devices & suited).bit_count() // need.gpus)
     if need.cpu_milli:
         count = min(count, room.cpu_milli // need.cpu_milli)
     if need.memory_bytes:
         count = min(count, room.memory_bytes // need.memory_bytes)
-    return max(0, count)
+    if count <= 0:
+        return 0
+    if need.gpus:
+        count = min(count, (room.devices & suited).bit_count() // need.gpus)
+    elif need.devices:
+        count = need.sharers(count, need.capacities(room, node.units, suited))
+    return count
+
+
+def _same_machine(one: NodeRoom, other: NodeRoom) -> bool:
+    return (one.name, one.usable, one.labels, one.models, one.units) == (
+        other.name,
+        other.usable,
+        other.labels,
+        other.models,
+        other.units,
+    )
 
 
 def _node_room(node: Node, floor: Room | None) -> NodeRoom:
@@ -202,36 +237,27 @@ def _node_room(node: Node, floor: Room | None) -> NodeRoom:
     for device in node.devices:
         if not device.healthy:
             usable &= ~(1 << device.number)
-    unheld = _less(Room(*_amounts(node.capacity)), *_amounts(node.held))
-    later = _less(_more(unheld, -1, *_amounts(node.releasing)), *_amounts(node.reserved))
-    unheld.devices &= usable
-    later.devices &= usable
+    held, releasing, reserved = node.held, node.releasing, node.reserved
+    free = replace(node.capacity, devices=usable, shares={})
+    made = NodeRoom(node, usable, free, free)
+    unheld = less(free, held, made.units)
+    staying = Room(held.devices & ~releasing.devices | reserved.devices)
+    staying.cpu_milli = held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli
+    staying.memory_bytes = held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes
+    staying.slots = held.slots - releasing.slots + reserved.slots
+    for number in {**held.shares, **reserved.shares}:
+        used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
+        if used:
+            staying.shares[number] = used
+    later = less(free, staying, made.units)
     if floor is not None:
-        unheld, later = _less(unheld, *_amounts(floor)), _less(later, *_amounts(floor))
-    return NodeRoom(node, usable, unheld, later)
+        unheld, later = _without(unheld, floor, made.units), _without(later, floor, made.units)
+    made.put(unheld, later)
+    return made
 
 
-def _amounts(room: Room) -> tuple[int, int, int, int]:
-    return room.devices, room.cpu_milli, room.memory_bytes, room.slots
-
-
-def _both(one: Room, other: Room) -> Room:
-    return Room(
-        one.devices & other.devices,
-        min(one.cpu_milli, other.cpu_milli),
-        min(one.memory_bytes, other.memory_bytes),
-        min(one.slots, other.slots),
-    )
-
-
-def _less(room: Room, devices: int, cpu_milli: int, memory_bytes: int, slots: int) -> Room:
-    return Room(room.devices & ~devices, room.cpu_milli - cpu_milli, room.memory_bytes - memory_bytes, room.slots - slots)
-
-
-def _more(room: Room, usable: int, devices: int, cpu_milli: int, memory_bytes: int, slots: int) -> Room:
-    return Room(
-        room.devices | devices & usable,
-        room.cpu_milli + cpu_milli,
-        room.memory_bytes + memory_bytes,
-        room.slots + slots,
-    )
+def _without(room: Room, floor: Room, units: Mapping[int, int]) -> Room:
+    """Free room, but for what is held back: a device held back whole is not opened, and not shared any further."""
+    left = less(room, floor, units)
+    shares = {number: free for number, free in left.shares.items() if not floor.devices >> number & 1}
+    return replace(left, shares=shares)

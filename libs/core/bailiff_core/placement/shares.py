@@ -1,12 +1,13 @@
-"""A gang's placement in the compact form of the records, and back."""
+"""A unit's placement in the compact form of the records, and back."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
-from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.places import NodeShare, bits, numbers, ranges
 from bailiff_core.model.pool import Job
+from bailiff_core.model.sharing import devices_of, shares_devices
 
-from .gang import GangPlace, TaskPlace, lowest
+from .gang import GangPlace, TaskPlace
 
 
 def to_shares(place: GangPlace) -> tuple[NodeShare, ...]:
@@ -28,37 +29,44 @@ def to_shares(place: GangPlace) -> tuple[NodeShare, ...]:
     return tuple(shares)
 
 
-def from_shares(job: Job, shares: tuple[NodeShare, ...]) -> list[TaskPlace]:
-    """The place of every task, by index. Raises `ValueError` where the shares are no placement of this whole gang."""
-    gpus = _gpus_of_tasks(job.demand)
+def from_shares(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[int] | None = None) -> list[TaskPlace]:
+    """The place of each of these tasks (left out: of all), by index. Raises `ValueError` where the shares are no such placement."""
+    groups = job.groups()
     places: dict[int, TaskPlace] = {}
-    dealt: dict[int, int] = {}
+    whole: dict[int, int] = {}
+    parted: dict[int, int] = {}
     for share in shares:
         tasks, devices = _numbers(share.tasks, "tasks"), _numbers(share.devices, "devices")
         if not tasks:
             raise ValueError(f"an entry for node {share.node} holds no task")
         if any(number >= 64 for number in devices):
             raise ValueError(f"node {share.node} has no device {max(devices)}")
-        mask = sum(1 << number for number in devices)
-        if mask & dealt.get(share.node, 0):
-            twice = bits(mask & dealt[share.node])[0]
-            raise ValueError(f"device {twice} of node {share.node} is given out twice")
-        dealt[share.node] = dealt.get(share.node, 0) | mask
-        for index in tasks:
-            if index >= len(gpus):
-                raise ValueError(f"job {job.id} has {len(gpus)} tasks, there is no task {index}")
-            if index in places:
-                raise ValueError(f"task {index} is placed twice")
-            mine = lowest(mask, gpus[index])
-            mask &= ~mine
-            places[index] = TaskPlace(index, share.node, mine)
-        needed = sum(gpus[index] for index in tasks)
+        if tasks[-1] >= len(groups):
+            raise ValueError(f"job {job.id} has {len(groups)} tasks, there is no task {tasks[-1]}")
+        needed = sum(devices_of(groups[index]) for index in tasks)
         if needed != len(devices):
             raise ValueError(f"tasks {share.tasks} need {needed} devices on node {share.node}, got {len(devices)}")
-    if len(places) < len(gpus):
-        missing = next(index for index in range(len(gpus)) if index not in places)
-        raise ValueError(f"task {missing} of job {job.id} has no place")
-    return [places[index] for index in range(len(gpus))]
+        for index in tasks:
+            if index in places:
+                raise ValueError(f"task {index} is placed twice")
+            count, group = devices_of(groups[index]), groups[index]
+            mine, devices = sum(1 << number for number in devices[:count]), devices[count:]
+            shared = shares_devices(group)
+            taken = mine & (whole.get(share.node, 0) | (0 if shared else parted.get(share.node, 0)))
+            if taken:
+                raise ValueError(f"device {bits(taken)[0]} of node {share.node} is given out twice")
+            book = parted if shared else whole
+            book[share.node] = book.get(share.node, 0) | mine
+            places[index] = TaskPlace(index, share.node, mine)
+    wanted = range(len(groups)) if indices is None else sorted(indices)
+    for index in wanted:
+        if index not in places:
+            raise ValueError(f"task {index} of job {job.id} has no place")
+    if len(places) > len(wanted):
+        allowed = dict.fromkeys(wanted)
+        extra = min(index for index in places if index not in allowed)
+        raise ValueError(f"task {extra} of job {job.id} is not one of those to be placed")
+    return [places[index] for index in wanted]
 
 
 def _share(node: int, indices: list[int], devices: int) -> NodeShare:
@@ -73,7 +81,3 @@ def _numbers(text: str, what: str) -> list[int]:
     if any(one >= two for one, two in pairwise(found)):
         raise ValueError(f"{what} {text!r} are not in ascending order")
     return found
-
-
-def _gpus_of_tasks(demand: JobDemand) -> list[int]:
-    return [group.gpu_milli // 1000 for group in demand.tasks for _ in range(group.count)]

@@ -63,8 +63,8 @@ def _lacks(node: NodeRoom, need: Need) -> str | None:
     for key, value in need.labels:
         if node.labels.get(key) != value:
             return f"the label {key}={value}"
-    if node.suited_devices(need).bit_count() < need.gpus:
-        return f"{_many(need.gpus, 'usable GPU')}{' of ' + ' or '.join(need.models) if need.models else ''}"
+    if need.hosts(node.units, node.suited_devices(need)) < need.devices:
+        return f"{_many(need.devices, 'usable GPU')}{' of ' + ' or '.join(need.models) if need.models else ''}"
     return None
 
 

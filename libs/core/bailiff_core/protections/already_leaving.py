@@ -1,10 +1,21 @@
-"""A job on its way out is room to come, not a victim once more."""
+"""A job on its way out is room to come, not a victim once more. So is a surplus task that leaves by itself."""
 
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit
+
+from .rule import Shield
 
 NAME = "already-leaving"
 
 
-def excludes(pool: Pool, asker: Job, candidate: Job) -> bool:  # noqa: ARG001
-    """Whether the candidate is being evicted already."""
-    return candidate.phase == "evicting"
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+    """Jobs, and single tasks, that are being evicted."""
+    return _leaving
+
+
+def _leaving(unit: Unit) -> bool:
+    if unit.job.phase == "evicting":
+        return True
+    tasks = (unit.job.task(index) for index in (unit.indices if not unit.core else ()))
+    return any(task is not None and task.eviction is not None for task in tasks)

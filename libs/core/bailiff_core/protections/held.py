@@ -1,14 +1,21 @@
 """What is reserved for a gang is that gang's, unless the asker might have displaced it while it ran."""
 
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit
 
-from . import not_preemptible, priority
+from .rule import Shield
 
 NAME = "held"
 
 
-def excludes(pool: Pool, asker: Job, candidate: Job) -> bool:
-    """Whether the candidate holds a reservation that the asker may not take."""
-    return candidate.phase == "reserved" and (
-        not_preemptible.excludes(pool, asker, candidate) or priority.excludes(pool, asker, candidate)
-    )
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+    """Gangs that wait for their reservation. A consolidation never moves them: it would give away what was freed for them."""
+
+    def held(unit: Unit) -> bool:
+        job = unit.job
+        if job.phase != "reserved":
+            return False
+        return verb == "consolidate" or not job.preemptible or (verb == "preempt" and job.priority >= asker.priority)
+
+    return held

@@ -1,10 +1,13 @@
 """Jobs whose class, or whose owner, says that they are not to be preempted."""
 
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
+
+from .rule import Shield
 
 NAME = "not-preemptible"
 
 
-def excludes(pool: Pool, asker: Job, candidate: Job) -> bool:  # noqa: ARG001
-    """Whether the candidate is not preemptible."""
-    return not candidate.preemptible
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+    """Jobs that are not preemptible, their surplus included."""
+    return lambda unit: not unit.job.preemptible

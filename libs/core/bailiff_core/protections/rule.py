@@ -3,13 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit
+
+Shield = Callable[[Unit], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`excludes(pool, asker, candidate)`: is the candidate shielded? `says` ends the phrase "a job that"."""
+    """`shield(pool, verb, asker)`: the test whether a unit is shielded, or `None` where the rule is off.
+
+    `says` ends the phrase "a job that".
+    """
 
     name: str
-    excludes: Callable[[Pool, Job, Job], bool]
+    shield: Callable[[Pool, Verb, Job], Shield | None]
     says: str

@@ -1,8 +1,26 @@
-"""The queue: pending jobs by priority, then age, then id."""
+"""Who is tried first: waiting jobs by priority, age and id, and the order of projects above them (semantics §2)."""
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit, next_unit, victim_units
+
+from .fair_share import allocatable, fair_shares
+from .measure import of_unit
+from .tree import ROOT
+from .usage import counts
+
+if TYPE_CHECKING:
+    from bailiff_core.scene import Scene
+
+Ratio = tuple[int, Fraction]
+Entry = tuple[tuple[object, ...], int, str]
 
 
 def queue_key(job: Job) -> tuple[int, int, str]:
@@ -11,7 +29,8 @@ def queue_key(job: Job) -> tuple[int, int, str]:
 
 
 def enqueue(pool: Pool, job: Job) -> None:
-    """Put a pending job at its place."""
+    """Put a waiting job at its place."""
+    pool.stale_jobs[job.id] = None
     insort(pool.queue, job.id, key=lambda name: queue_key(pool.jobs[name]))
 
 
@@ -21,3 +40,154 @@ def dequeue(pool: Pool, job: Job) -> None:
     if at == len(pool.queue) or pool.queue[at] != job.id:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at]
+
+
+def shares_now(scene: "Scene") -> dict[str, Amounts]:
+    """Fair shares as things stand: what a pass goes by from its start to its end."""
+    usage = scene.usage
+    return fair_shares(usage.tree, usage.total, usage.requests)
+
+
+def try_key(job: Job) -> tuple[int, int, int, str]:
+    """A job's place among those of its project: below its minimum before at it before above it, where priorities are equal."""
+    return (-job.priority, _stage(job), job.seq, job.id)
+
+
+def _stage(job: Job) -> int:
+    if not job.tasks:
+        return 0
+    unit = next_unit(job)
+    if unit is not None and unit.core:
+        return 0
+    if job.demand.sub_groups:
+        return 1 if all(leaving.core for leaving in victim_units(job)) else 2
+    return 1 if sum(counts(job, task) for task in job.tasks) <= job.minimum else 2
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """What is left to try in one project: its jobs, or the best of each child. `version`: which entry of it is valid above."""
+
+    name: str
+    heap: list[Entry] = field(default_factory=list)
+    version: int = 0
+    best: Unit | None = None
+
+
+class Pass:
+    """Each of the jobs in the order in which one pass tries them. Fair shares stay as they were at its start.
+
+    After each success (it shows in the scene: a unit placed, victims gone) the order is computed again where amounts
+    changed. Allocate puts a job back after a success; the other verbs try each job once.
+    """
+
+    def __init__(self, scene: "Scene", jobs: Iterable[Job], shares: Mapping[str, Amounts] | None = None) -> None:
+        self._usage = scene.usage
+        self._tree = scene.usage.tree
+        self.shares = shares_now(scene) if shares is None else shares
+        self._jobs: dict[str, Job] = {}
+        self._candidates: dict[str, _Candidates] = {}
+        self._bounds: dict[str, Amounts] = {}
+        self._seen, _ = self._usage.changes_since(0)
+        for job in jobs:
+            self._jobs[job.id] = job
+            self._at(self._usage.leaf_of(job)).heap.append((try_key(job), 0, job.id))
+        leaves = list(self._candidates)
+        for name in leaves:
+            heapify(self._candidates[name].heap)
+        self._look_again(leaves)
+
+    def next(self) -> Unit | None:
+        """The next unit to try, `None` when there is no job left. Its job is out until it is put back."""
+        self._look_again(self._changed())
+        top = self._candidates.get(ROOT)
+        if top is None or top.best is None:
+            return None
+        unit = top.best
+        leaf = self._usage.leaf_of(unit.job)
+        heappop(self._candidates[leaf].heap)
+        self._look_again([leaf])
+        return unit
+
+    def put_back(self, job: Job) -> None:
+        """The job got what it asked for: it goes on asking, at its new place in the order."""
+        leaf = self._usage.leaf_of(job)
+        heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
+        self._look_again([leaf])
+
+    def _at(self, project: str) -> _Candidates:
+        if project not in self._candidates:
+            self._candidates[project] = _Candidates(project)
+        return self._candidates[project]
+
+    def _changed(self) -> list[str]:
+        self._seen, changed = self._usage.changes_since(self._seen)
+        if changed is None:
+            return list(self._candidates)
+        return [name for name in dict.fromkeys(changed) if name in self._candidates]
+
+    def _look_again(self, projects: list[str]) -> None:
+        """Find the best below each of these projects anew, and their places among their siblings."""
+        levels: dict[int, dict[str, None]] = {}
+        for name in projects:
+            levels.setdefault(len(self._tree.branches[name].path), {})[name] = None
+        depth = max(levels, default=0)
+        while depth:
+            for name in levels.get(depth, ()):
+                self._find_best(name)
+                path = self._tree.branches[name].path
+                if len(path) > 1:
+                    levels.setdefault(depth - 1, {})[path[1]] = None
+                    self._enter(name, path[1])
+            depth -= 1
+
+    def _find_best(self, project: str) -> None:
+        found = self._at(project)
+        found.best = None
+        while found.heap and found.best is None:
+            _, version, name = found.heap[0]
+            if project in self._tree.children:
+                below = self._candidates[name]
+                found.best = below.best if below.version == version else None
+            else:
+                found.best = next_unit(self._jobs[name])
+            if found.best is None:
+                heappop(found.heap)
+
+    def _enter(self, project: str, parent: str) -> None:
+        found = self._candidates[project]
+        found.version += 1
+        if found.best is not None:
+            heappush(self._at(parent).heap, (self._key(project, found.best), found.version, project))
+
+    def _key(self, project: str, unit: Unit) -> tuple[object, ...]:
+        """A project's place among its siblings, with the unit that it would have tried next."""
+        branch, share = self._tree.branches[project], self.shares.get(project, NOTHING)
+        used = self._usage.allocated(project)
+        with_unit = used.plus(of_unit(unit, self._usage.smallest))
+        if project not in self._bounds:
+            self._bounds[project] = allocatable(branch, share)
+        bound = self._bounds[project]
+        return (
+            not used.within(share),
+            any(quota != UNLIMITED and amount > quota for amount, quota in zip(with_unit, branch.quota, strict=True)),
+            -branch.priority,
+            any(most == 0 and amount > 0 for amount, most in zip(with_unit, bound, strict=True)),
+            self._dominant(with_unit, bound),
+            self._dominant(used, bound),
+            tuple((most == UNLIMITED, most) for most in bound),
+            branch.age,
+        )
+
+    def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
+        """The largest part that the project uses of its allocatable share; unbounded: of the pool. Use of nothing counts most."""
+        return max(map(_part, used, bound, self._usage.total))
+
+
+def _part(used: Amount, bound: Amount, total: Amount) -> Ratio:
+    if used <= 0:
+        return 0, Fraction(0)
+    most = total if bound == UNLIMITED else bound
+    if most > 0:
+        return 0, Fraction(used) / Fraction(most)
+    return 1, Fraction(used) / Fraction(max(total, 1))

@@ -1,40 +1,256 @@
-"""What each project uses, kept up to date and open to trials."""
+"""What each project uses and asks for, kept up to date and open to trials."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.amounts import NOTHING, Amounts
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.gang import GangPlace, TaskPlace
+
+from .measure import by_bytes, exact, of_job, of_members, of_places
+from .tree import Tree
+
+JOURNAL_KEPT = 10_000
+NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What is counted of one job, and where. uncounted: members that have a place, but are on their way out of it."""
+
+    leaf: str
+    preemptible: bool
+    allocated: Amounts
+    requested: Amounts
+    uncounted: frozenset[int] = frozenset()
 
 
 class Usage:
-    """Allocated amounts by project: its own jobs' and those of all projects below it."""
+    """Amounts by project: its own jobs' and those of all projects below it; `""` is the whole pool.
+
+    allocated: of tasks that are reserved, starting or running, or kept a place for; releasing ones do not count.
+    requested: allocated and all that pending tasks ask for. total: what the pool's nodes have. smallest, largest: of the
+    pool's devices, bytes.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._nodes: dict[int, tuple[Amounts, tuple[int, ...]]] = {}
+        self._sizes: dict[int, int] = {}
+        self.total = NOTHING
+        self.smallest = self.largest = NO_DEVICE
+        self._journal: list[str] = []
+        self._forgotten = 0
+        self._trials: list[tuple[str, bool, Amounts]] = []
+        self._tried_places: dict[tuple[str, int], TaskPlace] = {}
+        for node in pool.nodes.values():
+            self._count_node(node)
+        self._set_sizes()
+        self._begin(pool)
 
     @classmethod
     def of(cls, pool: Pool) -> "Usage":
         """What the pool's jobs use now."""
-        raise NotImplementedError
+        return cls(pool)
 
     def refresh(self, pool: Pool, jobs: Iterable[str]) -> None:
-        """Count these jobs anew."""
-        raise NotImplementedError
+        """Count these jobs anew, and the nodes that changed. What was tried and not taken back is forgotten."""
+        self.rollback(0)
+        self._tried_places.clear()
+        self._pool = pool
+        if len(self._journal) > JOURNAL_KEPT:
+            self._forgotten += len(self._journal)
+            self._journal.clear()
+        for number in pool.stale_nodes:
+            self._count_node(pool.nodes[number])
+        resized = self._set_sizes()
+        if pool.policy is not self._policy:  # another tree perhaps, and what is preemptible may have changed for all jobs
+            self._begin(pool)
+            return
+        for name in jobs:
+            self._count(name)
+        if resized:
+            for name in list(self._by_bytes):
+                self._count(name)
+
+    def allocated(self, project: str) -> Amounts:
+        """What the project uses."""
+        return self._allocated.get(project, NOTHING)
+
+    def non_preemptible(self, project: str) -> Amounts:
+        """What jobs use in the project that are not preemptible."""
+        return self._non_preemptible.get(project, NOTHING)
+
+    def requested(self, project: str) -> Amounts:
+        """What the project uses and asks for; trials change nothing about it."""
+        return self.requests.get(project, NOTHING)
+
+    def all_allocated(self) -> dict[str, Amounts]:
+        """`allocated` of all projects that ever used anything, as it is now."""
+        return dict(self._allocated)
+
+    def leaf_of(self, job: Job) -> str:
+        """The project at which the job is counted."""
+        return self.tree.leaf_of(job.project)
+
+    def held_by(self, unit: Unit) -> Amounts:
+        """What the unit's members use where they stand."""
+        job = unit.job
+        counted = self._counted.get(job.id)
+        uncounted = counted.uncounted if counted is not None else ()
+        indices = unit.indices if not uncounted else tuple(index for index in unit.indices if index not in uncounted)
+        if not by_bytes(job):
+            return of_members(job, indices, self.smallest)
+        places = (job.task(index) or self._tried_places.get((job.id, index)) for index in indices)
+        return of_places(self._pool, job, [place for place in places if place is not None], self.smallest)
+
+    def taken_by(self, unit: Unit, place: GangPlace) -> Amounts:
+        """What the unit would use at this place."""
+        return of_places(self._pool, unit.job, place.tasks, self.smallest)
+
+    def changes_since(self, position: int) -> tuple[int, list[str] | None]:
+        """Projects whose `allocated` changed since that position, repeats included, and the position now.
+
+        `None`: too long ago, it may be any.
+        """
+        start = position - self._forgotten
+        now = self._forgotten + len(self._journal)
+        return now, (self._journal[start:] if start >= 0 else None)
 
     def mark(self) -> int:
         """A point to come back to."""
-        raise NotImplementedError
+        return len(self._trials)
 
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, the last change first."""
-        raise NotImplementedError
+        while len(self._trials) > mark:
+            leaf, preemptible, amounts = self._trials.pop()
+            self._use(leaf, preemptible, NOTHING.minus(amounts))
 
     def evict(self, unit: Unit) -> None:
         """Its project no longer uses what the unit holds."""
-        raise NotImplementedError
+        self._try(unit.job, NOTHING.minus(self.held_by(unit)))
 
     def put_back(self, unit: Unit) -> None:
         """The opposite of `evict`."""
-        raise NotImplementedError
+        self._try(unit.job, self.held_by(unit))
 
     def place(self, unit: Unit, place: GangPlace) -> None:
         """Its project uses what the unit takes at this place."""
-        raise NotImplementedError
+        if by_bytes(unit.job):
+            self._tried_places.update(((unit.job.id, task.index), task) for task in place.tasks)
+        self._try(unit.job, self.taken_by(unit, place))
+
+    def _try(self, job: Job, amounts: Amounts) -> None:
+        change = (self.leaf_of(job), job.preemptible, amounts)
+        self._trials.append(change)
+        self._use(*change)
+
+    def _use(self, leaf: str, preemptible: bool, change: Amounts) -> None:
+        path = self.tree.branches[leaf].path
+        _add(self._allocated, path, change)
+        if not preemptible:
+            _add(self._non_preemptible, path, change)
+        self._journal.extend(path)
+
+    def _begin(self, pool: Pool) -> None:
+        """Count all jobs under the policy in force."""
+        self._forgotten += len(self._journal) + 1
+        self._journal.clear()
+        self._policy: Policy | None = pool.policy
+        self.tree = Tree(pool.policy.projects if pool.policy is not None else ())
+        self.requests: dict[str, Amounts] = {}
+        self._allocated: dict[str, Amounts] = {}
+        self._non_preemptible: dict[str, Amounts] = {}
+        self._counted: dict[str, _Counted] = {}
+        self._by_bytes: dict[str, None] = {}
+        for name in pool.jobs:
+            self._count(name)
+
+    def _count(self, name: str) -> None:
+        job = self._pool.jobs.get(name)
+        before = self._counted.pop(name, None)
+        now = self._measured(job) if job is not None and job.phase not in ENDED else None
+        if now is not None:
+            self._counted[name] = now
+        if job is not None and now is not None and by_bytes(job):
+            self._by_bytes[name] = None
+        else:
+            self._by_bytes.pop(name, None)
+        if before == now:
+            return
+        for counted, sign in ((before, -1), (now, 1)):
+            if counted is None:
+                continue
+            if counted.allocated != NOTHING:
+                self._use(counted.leaf, counted.preemptible, counted.allocated.times(sign))
+            _add(self.requests, self.tree.branches[counted.leaf].path, counted.requested.times(sign))
+
+    def _measured(self, job: Job) -> _Counted:
+        leaf = self.leaf_of(job)
+        everything = of_job(job, self.smallest)
+        if not job.tasks and not job.promise:
+            return _Counted(leaf, job.preemptible, NOTHING, everything)
+        standing = [task for task in job.tasks if counts(job, task)]
+        if len(standing) == len(job.tasks) and not job.promise and not by_bytes(job):
+            complete = len(standing) == job.size
+            held = everything if complete else of_members(job, (task.index for task in standing), self.smallest)
+            return _Counted(leaf, job.preemptible, held, everything)
+        placed = dict.fromkeys([task.index for task in (*job.tasks, *job.promise)])
+        pending = [index for index in range(job.size) if index not in placed]
+        held = of_places(self._pool, job, [*standing, *job.promise], self.smallest)
+        stays = dict.fromkeys(task.index for task in standing)
+        return _Counted(
+            leaf,
+            job.preemptible,
+            held,
+            exact(held.plus(of_members(job, pending, self.smallest))),
+            frozenset(task.index for task in job.tasks if task.index not in stays),
+        )
+
+    def _count_node(self, node: Node) -> None:
+        before, sizes_before = self._nodes.pop(node.number, (NOTHING, ()))
+        now, sizes = _capacity(node)
+        self._nodes[node.number] = now, sizes
+        if now != before:
+            self.total = self.total.plus(now).minus(before)
+        if sizes != sizes_before:
+            for size in sizes:
+                self._sizes[size] = self._sizes.get(size, 0) + 1
+            for size in sizes_before:
+                self._sizes[size] -= 1
+                if not self._sizes[size]:
+                    del self._sizes[size]
+
+    def _set_sizes(self) -> bool:
+        """Whether the smallest device is another one now."""
+        before = self.smallest
+        self.smallest, self.largest = min(self._sizes, default=NO_DEVICE), max(self._sizes, default=NO_DEVICE)
+        return self.smallest != before
+
+
+def counts(job: Job, task: Task) -> bool:
+    """Whether its project is charged for the task: it has a place and is not on its way out of it, or is stuck there."""
+    if task.state in ("released", "exited"):
+        return task.state == "exited" and job.eviction is not None and job.eviction.stuck
+    return not any(
+        eviction is not None and not eviction.stuck and eviction.spare_seq is None for eviction in (job.eviction, task.eviction)
+    )
+
+
+def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
+    """What a ready node has, and the memory of each of its devices that can be used."""
+    if node.state != "ready":
+        return NOTHING, ()
+    usable = node.capacity.devices & ~node.quarantined
+    devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]
+    capacity = node.capacity
+    sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes)
+    return Amounts(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
+
+
+def _add(amounts: dict[str, Amounts], path: tuple[str, ...], change: Amounts) -> None:
+    for project in path:
+        amounts[project] = exact(amounts.get(project, NOTHING).plus(change))

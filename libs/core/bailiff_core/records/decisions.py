@@ -133,7 +133,7 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy"]
+    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
     tasks: str = ""
@@ -180,7 +180,7 @@ class JobEnded(Decision):
 
 
 class JobShrunk(Decision):
-    """These surplus tasks are gone and their room is free; the job goes on with the others."""
+    """These tasks are gone and their room is free; the job goes on with the others. not_before: when it may grow again."""
 
     job: Name
     attempt: Count
@@ -188,6 +188,7 @@ class JobShrunk(Decision):
     outcome: Literal["preempted", "preempted-unclean", "lost"]
     cause: str
     lost_gpu_ms: Count = 0
+    not_before: Time = 0
 
 
 class JobAged(Decision):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import next_unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, place_gang, take_place
+from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.queue.order import queue_key
@@ -34,10 +35,13 @@ def allocate(pool: Pool) -> Iterator[Decision]:
             if shape not in pool.unplaceable:
                 views = views or _views(pool)
                 rooms, other = views if not behind else reversed(views)
-                place = place_gang(rooms, job, Budget(pool.rules.preemption.search_steps))
+                unit = next_unit(job)
+                if unit is None:
+                    continue
+                place = place_unit(rooms, unit, Budget(pool.rules.preemption.search_steps))
                 if isinstance(place, GangPlace):
                     if other is not rooms:
-                        take_place(other, job, place)
+                        other.place(unit, place)
                     yield _placed(pool, job, place)
                     continue
                 pool.unplaceable[shape] = place.why

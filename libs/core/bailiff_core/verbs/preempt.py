@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import Job, OpenRequest, Pool
-from bailiff_core.placement.gang import GangPlace, take_place
+from bailiff_core.model.units import whole
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
 from bailiff_core.records.decisions import (
@@ -110,8 +111,8 @@ def _spared(pool: Pool, asker: Job, checked: Accepted) -> tuple[str, ...]:
     rooms = Rooms.of(pool)
     victims = [pool.jobs[choice.job] for choice in checked.victims]
     for victim in victims:
-        rooms.evict(victim)
-    take_place(rooms, asker, GangPlace(tuple(from_shares(asker, checked.placement)), later=True))
+        rooms.evict(whole(victim))
+    rooms.place(whole(asker), GangPlace(tuple(from_shares(asker, checked.placement)), later=True))
     return tuple(spared_by(pool, rooms, [victim for victim in victims if victim.phase == "reserved"]))
 
 

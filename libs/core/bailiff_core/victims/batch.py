@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import OpenRequest, Pool
-from bailiff_core.placement.need import needs_of
+from bailiff_core.model.units import whole
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
 
+from .fit import asking
 from .select import select_victims
 
 
@@ -27,9 +29,7 @@ def select_batch(pool: Pool, requests: Sequence[OpenRequest], steps: int) -> lis
         if answer.refused is not None:
             continue
         for victim in answer.victims:
-            rooms.evict(pool.jobs[victim.job])
+            rooms.evict(whole(pool.jobs[victim.job]))
             leaving[victim.job] = None
-        needs = {index: need for need, indices in needs_of(asker.demand).items() for index in indices}
-        for task in from_shares(asker, answer.placement):
-            rooms.take(rooms.nodes[task.node], needs[task.index], task.devices, later=True)
+        rooms.place(asking(asker), GangPlace(tuple(from_shares(asker, answer.placement)), later=True))
     return answers

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.places import NodeShare
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.placement.gang import GangPlace, TaskPlace, take_place
+from bailiff_core.model.room import contains
+from bailiff_core.model.units import whole
+from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.need import needs_of
-from bailiff_core.placement.rooms import Rooms, slots_for
+from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
 from bailiff_core.protections import excluded_by
 
@@ -77,15 +79,15 @@ def _check(pool: Pool, rooms: Rooms, asker: Job, answer: Answer) -> Accepted | S
             reserved=job.phase == "reserved",
         )
     for job in victims:
-        rooms.evict(job)
+        rooms.evict(whole(job))
     problem = _obstacle(rooms, asker, place)
     if problem is not None:
         return Stale(problem)
-    take_place(rooms, asker, place)
+    rooms.place(whole(asker), place)
     weights = weigh(pool, rules, victims)
     for job in sorted(victims, key=lambda job: weights[job.id], reverse=True):
-        if rooms.has_place_for(job):
-            rooms.put_back(job)
+        if rooms.has_place_for(whole(job)):
+            rooms.put_back(whole(job))
             del choices[job.id]
             dropped.append(job.id)
     return Accepted(tuple(choices.values()), tuple(dropped), answer.placement)
@@ -110,9 +112,10 @@ def _obstacle(rooms: Rooms, asker: Job, place: GangPlace) -> str | None:
             if suited is None or task.devices & ~suited:
                 problem = f"task {task.index} may not stand on {node.name} with these devices"
                 break
-            if task.devices & ~node.later.devices or not slots_for(need, node.later, task.devices):
+            amount = need.amount(node.units, task.devices)
+            if not contains(node.later, amount):
                 problem = f"there is no room for task {task.index} on {node.name}"
                 break
-            rooms.take(node, need, task.devices, later=True)
+            rooms.take(node, amount, later=True)
     rooms.rollback(mark)
     return problem

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit, next_unit, whole
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, hardest_first, place_gang, settle, take_place
+from bailiff_core.placement.gang import GangPlace, hardest_first, place_unit, settle
 from bailiff_core.placement.need import Need, needs_of
 from bailiff_core.placement.packing import take_chunk
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
@@ -39,24 +40,24 @@ class OneNeed:
 
     def effort(self, job: Job) -> int:
         """What trying to put the job back costs, in steps."""
-        return len(self.rooms.standing(job))
+        return len(self.rooms.standing(whole(job)))
 
     def stay(self, job: Job) -> None:
         """Put the job back, come what may."""
-        self.rooms.put_back(job)
+        self.rooms.put_back(whole(job))
         self._recount(job)
 
     def evict(self, job: Job) -> None:
         """Take the job out (again)."""
-        self.rooms.evict(job)
+        self.rooms.evict(whole(job))
         self._recount(job)
 
     def uses(self, job: Job) -> bool:
         """Whether the job stands on a node that the gang may use."""
-        return any(node in self.suited for node, _ in self.rooms.standing(job))
+        return any(node in self.suited for node, _ in self.rooms.standing(whole(job)))
 
     def _recount(self, job: Job) -> None:
-        for node, _ in self.rooms.standing(job):
+        for node, _ in self.rooms.standing(whole(job)):
             if node in self.suited:
                 count = self.count(node)
                 self.total += count - self.slots[node]
@@ -64,7 +65,7 @@ class OneNeed:
 
     def count(self, node: NodeRoom) -> int:
         """Tasks of the gang that the node takes."""
-        return slots_for(self.need, node.later, self.suited[node])
+        return slots_for(self.need, node, node.later, self.suited[node])
 
 
 class ManyNeeds:
@@ -81,7 +82,7 @@ class ManyNeeds:
         self.needs = needs_of(asker.demand)
         self.suited = dict.fromkeys(node for need in self.needs for node, _ in rooms.suited(need))
         # Where nobody stands who is put back early, the gang is seldom in the way.
-        early = {node: -place for place, job in reversed(list(enumerate(order))) for node, _ in rooms.standing(job)}
+        early = {node: -place for place, job in reversed(list(enumerate(order))) for node, _ in rooms.standing(whole(job))}
         self.quiet_first = sorted(self.suited, key=lambda node: (early.get(node, -len(order)), node.number))
         self.place: GangPlace | None = None
         self._find()
@@ -94,18 +95,18 @@ class ManyNeeds:
         """Put the job back where it stood, if the gang still fits then."""
         mark = self.rooms.mark()
         if self.place is not None:
-            take_place(self.rooms, self.asker, self.place)
-            undisturbed = self.rooms.has_place_for(job)
+            self.rooms.place(whole(self.asker), self.place)
+            undisturbed = self.rooms.has_place_for(whole(job))
             self.rooms.rollback(mark)
             if undisturbed:
-                self.rooms.put_back(job)
+                self.rooms.put_back(whole(job))
                 return True
         before = self.place
-        self.rooms.put_back(job)
+        self.rooms.put_back(whole(job))
         self._find()
         if self.place is not None:
             return True
-        self.rooms.evict(job)
+        self.rooms.evict(whole(job))
         self.place = before
         return False
 
@@ -115,13 +116,13 @@ class ManyNeeds:
 
     def evict(self, job: Job) -> None:
         """Take the job out (again). What fitted before still does."""
-        self.rooms.evict(job)
+        self.rooms.evict(whole(job))
         if self.place is None:
             self._find()
 
     def uses(self, job: Job) -> bool:
         """Whether the job stands on a node that the gang may use."""
-        return any(node in self.suited for node, _ in self.rooms.standing(job))
+        return any(node in self.suited for node, _ in self.rooms.standing(whole(job)))
 
     def _find(self) -> None:
         self.place = self._first_fit()
@@ -129,7 +130,7 @@ class ManyNeeds:
             return
         part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
         mark = self.rooms.mark()
-        found = place_gang(self.rooms, self.asker, part, promised=True)
+        found = place_unit(self.rooms, asking(self.asker), part, promised=True)
         self.rooms.rollback(mark)
         self.budget.join(part)
         self.place = found if isinstance(found, GangPlace) else None
@@ -143,7 +144,7 @@ class ManyNeeds:
             suited = dict(self.rooms.suited(need))
             left = len(self.needs[need])
             for node in self.quiet_first:
-                count = min(left, slots_for(need, node.later, suited[node])) if node in suited else 0
+                count = min(left, slots_for(need, node, node.later, suited[node])) if node in suited else 0
                 if count:
                     chunks.append(take_chunk(self.rooms, need, node, suited[node], count, later=True))
                     left -= count
@@ -159,6 +160,13 @@ class ManyNeeds:
 
 
 Fit = OneNeed | ManyNeeds
+
+
+def asking(job: Job) -> Unit:
+    """What the asker wants placed."""
+    unit = next_unit(job)
+    assert unit is not None, f"{job.id} asks for nothing"
+    return unit
 
 
 def fit_for(rooms: Rooms, asker: Job, budget: Budget, order: Sequence[Job]) -> Fit:

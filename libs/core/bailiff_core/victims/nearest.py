@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from bailiff_core.model.pool import Job
+from bailiff_core.model.units import whole
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import NoFit, place_gang
+from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.protections import RULES, already_leaving
 
-from .fit import fit_for
+from .fit import asking, fit_for
 from .tree import put_back_all
 
 STEPS = 1_000
@@ -19,17 +20,17 @@ def what_it_would_take(asker: Job, rooms: Rooms, excluded: Mapping[str, list[Job
     """A sentence. All permitted victims are evicted in `rooms`; it is left changed."""
     mark = rooms.mark()
     budget = Budget(STEPS)
-    found = place_gang(rooms, asker, budget, promised=True)
+    found = place_unit(rooms, asking(asker), budget, promised=True)
     why = found.why if isinstance(found, NoFit) else ""
     rooms.rollback(mark)
     rule_of = {job.id: rule for rule, jobs in excluded.items() for job in jobs}
     shielded = [job for rule, jobs in excluded.items() if rule != already_leaving.NAME for job in jobs]
     for job in shielded:
-        rooms.evict(job)
+        rooms.evict(whole(job))
     shielded.sort(key=lambda job: (job.priority, job.gpus, -job.seq, job.id), reverse=True)
     fit = fit_for(rooms, asker, budget, shielded)
     if not fit.fits():
-        found = place_gang(rooms, asker, budget, promised=True)
+        found = place_unit(rooms, asking(asker), budget, promised=True)
         return f"even if every job left: {found.why if isinstance(found, NoFit) else why}"
     shielded = [job for job in shielded if fit.uses(job)]
     needed = put_back_all(fit, shielded)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.pool import Job
+from bailiff_core.model.units import whole
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.rooms import NodeRoom
 
@@ -77,7 +78,7 @@ def _parts(fit: OneNeed, candidates: Sequence[Job]) -> list[list[Job]]:
 
     first_node: list[int] = []
     for job in candidates:
-        numbers = [node.number for node, _ in fit.rooms.standing(job) if node in fit.suited]
+        numbers = [node.number for node, _ in fit.rooms.standing(whole(job)) if node in fit.suited]
         for number in numbers[1:]:
             root[find(number)] = find(numbers[0])
         first_node.append(numbers[0])
@@ -128,8 +129,15 @@ def _footprint(fit: OneNeed, job: Job) -> object:
     """Where and how much room the job's eviction frees, as far as it matters to the gang."""
     return tuple(
         sorted(
-            (node.number, (devices & fit.suited[node]).bit_count(), *rest)
-            for node, (devices, *rest) in fit.rooms.standing(job)
+            (
+                node.number,
+                (room.devices & fit.suited[node]).bit_count(),
+                room.cpu_milli,
+                room.memory_bytes,
+                room.slots,
+                tuple(room.shares.items()),
+            )
+            for node, room in fit.rooms.standing(whole(job))
             if node in fit.suited
         )
     )
@@ -139,8 +147,8 @@ def _gain(fit: OneNeed, jobs: tuple[Job, ...]) -> int:
     mark = fit.rooms.mark()
     touched: dict[NodeRoom, None] = {}
     for job in jobs:
-        fit.rooms.evict(job)
-        touched.update((node, None) for node, _ in fit.rooms.standing(job))
+        fit.rooms.evict(whole(job))
+        touched.update((node, None) for node, _ in fit.rooms.standing(whole(job)))
     gain = sum(fit.count(node) - fit.slots[node] for node in touched if node in fit.suited)
     fit.rooms.rollback(mark)
     return gain

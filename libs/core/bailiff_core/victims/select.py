@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from bailiff_core.model.answer import Answer, Excluded, Explanation, VictimChoice
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import whole
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, NoFit, place_gang
+from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections import already_leaving, excluded_by
 
-from .fit import Fit, OneNeed, fit_for
+from .fit import Fit, OneNeed, asking, fit_for
 from .nearest import what_it_would_take
 from .objective import loss, weigh
 from .parts import search_parts
@@ -42,7 +43,7 @@ def select_victims(
     budget = Budget(steps)
     mark = rooms.mark()
     part = budget.part(steps // 4)
-    found = place_gang(rooms, asker, part)
+    found = place_unit(rooms, asking(asker), part)
     rooms.rollback(mark)
     budget.join(part)
     if isinstance(found, GangPlace):
@@ -75,7 +76,7 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
         who = "its class" if not asker.may_preempt else "the policy"
         return _refusal(asker, request, field, budget, "impossible", f"{who} does not let it displace others")
     for job in field.candidates:
-        rooms.evict(job)
+        rooms.evict(whole(job))
     weights = weigh(pool, rules, field.candidates)
     heaviest_first = sorted(field.candidates, key=lambda job: weights[job.id], reverse=True)
     fit = fit_for(rooms, asker, budget, heaviest_first)
@@ -89,7 +90,7 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
     useless = [job for job in field.candidates if not fit.uses(job)]
     useful = [job for job in field.candidates if fit.uses(job)]
     for job in useless:
-        rooms.put_back(job)
+        rooms.put_back(whole(job))
     heaviest_first = [job for job in heaviest_first if fit.uses(job)]
     victims = _fill_back(fit, heaviest_first)
     better, finished = _improve(fit, useful, weights, _weight(victims, weights), budget)
@@ -107,8 +108,8 @@ def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget
     chosen = dict.fromkeys(job.id for job in victims)
     for job in useful:
         if job.id not in chosen:
-            rooms.put_back(job)
-    place = place_gang(rooms, asker, Budget(PLACEMENT_STEPS), promised=True)
+            rooms.put_back(whole(job))
+    place = place_unit(rooms, asking(asker), Budget(PLACEMENT_STEPS), promised=True)
     if isinstance(place, NoFit):
         return _refusal(asker, request, field, budget, "gave-up", place.why)
     return Answer(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import whole
 from bailiff_core.placement.rooms import Rooms
 
 
@@ -18,7 +19,7 @@ def spared_by(pool: Pool, rooms: Rooms, dropped: Iterable[Job]) -> list[str]:
             victim = pool.jobs.get(name)
             if victim is None or victim.phase != "evicting" or victim.eviction is None:
                 continue
-            if victim.eviction.plan == gang.plan and rooms.has_place_for(victim):
-                rooms.put_back(victim)
+            if victim.eviction.plan == gang.plan and rooms.has_place_for(whole(victim)):
+                rooms.put_back(whole(victim))
                 spared.append(name)
     return spared

@@ -1,0 +1,30 @@
+"""Whether a gang has all that it needs, and since when it has not."""
+
+from collections.abc import Iterable
+
+from bailiff_core.model.pool import Job, Pool, Task
+
+
+def core_stands(job: Job, members: Iterable[Task]) -> bool:
+    """Whether the job runs with just these members; those that have finished well count as there."""
+    return len({task.index for task in members} | {task.index for task in job.tasks if is_done(task)}) >= job.minimum
+
+
+def is_done(task: Task) -> bool:
+    """Whether the task has done its work."""
+    return task.exit_code == 0 and task.state in ("exited", "released")
+
+
+def at_work(job: Job) -> list[Task]:
+    """Members that run, or are about to, and are not told to leave."""
+    return [task for task in job.tasks if task.state in ("starting", "running") and task.eviction is None]
+
+
+def note_stale(pool: Pool, job: Job) -> None:
+    """Keep `stale_since` true after members came or went."""
+    here = at_work(job)
+    lacks = job.phase in ("starting", "running") and bool(here) and not core_stands(job, here)
+    if not lacks or any(is_done(task) for task in job.tasks):
+        job.stale_since = None
+    elif job.stale_since is None:
+        job.stale_since = pool.now

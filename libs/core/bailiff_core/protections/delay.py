@@ -1,0 +1,19 @@
+"""`preemption-delay`: how long a pending job waits before it may displace anyone. It may start on free room at once."""
+
+from bailiff_core.model.pool import Job, Pool
+
+NAME = "preemption-delay"
+
+
+def may_displace_at(pool: Pool, job: Job) -> int:
+    """The moment, µs, from which the job may ask for victims: its own word or the policy's, after submit or its last eviction."""
+    stated = job.demand.preemption_delay
+    delay = pool.rules.protections.preemption_delay if stated is None else stated
+    return max(job.submitted_at, job.last_eviction or 0) + delay
+
+
+def due(pool: Pool, job: Job) -> int | None:
+    """When the delay is over, for a job that waits and may displace others at all."""
+    waits = job.phase == "pending" and job.may_preempt and not job.cancelled
+    moment = may_displace_at(pool, job) if waits else 0
+    return moment if moment > job.submitted_at else None

@@ -1,0 +1,29 @@
+"""A job that was evicted as often as the policy allows within its window is left alone until the window has moved on.
+
+Involuntary evictions count: by another job's need or by the policy, not what its owner or its own failure brought
+about. A surplus task that leaves does not stop the job, so it neither counts nor is shielded.
+"""
+
+from bailiff_core.model.policy import Verb
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit
+
+from .rule import Shield
+
+NAME = "eviction-cap"
+
+
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
+    """Running jobs with so many evictions in the window."""
+    cap = pool.rules.protections.eviction_cap
+    if cap is None:
+        return None
+    begin = pool.now - cap.window
+
+    def capped(unit: Unit) -> bool:
+        evicted_at = unit.job.evicted_at
+        if len(evicted_at) < cap.evictions or not unit.core or unit.job.phase == "reserved":
+            return False
+        return evicted_at[-cap.evictions] > begin
+
+    return capped

@@ -1,0 +1,62 @@
+"""A job is shielded for a time after its last start, from preempt and from reclaim separately.
+
+Against preempt the time is that of the job's project, or of the nearest project above it that states one. Against
+reclaim the search begins at the step below the lowest common ancestor of both projects, on the victim's side: what two
+departments owe each other is said at the departments. Where none is stated, the policy's own holds. Surplus may always
+go. A gang whose tasks are just being started is as new as can be.
+"""
+
+from collections.abc import Callable, Sequence
+
+from bailiff_core.model.policy import MinRuntime, Verb
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit
+from bailiff_core.queue.tree import tree_of
+
+from .rule import Shield
+
+NAME = "min-runtime"
+
+
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
+    """Gangs that have not run that long since their last start."""
+    if verb not in ("preempt", "reclaim"):
+        return None
+    stated = _stated(pool, verb)
+    default = _of(pool.rules.protections.min_runtime, verb)
+    if not stated and not default:
+        return None
+    path = _path_for(pool, verb, asker)
+    kept: dict[str, int] = {}
+
+    def fresh(unit: Unit) -> bool:
+        job = unit.job
+        if not unit.core or job.phase == "reserved":
+            return False
+        least = kept.get(job.project)
+        if least is None:
+            above = [stated[name] for name in path(job.project) if name in stated]
+            least = kept[job.project] = [*above, default or 0][0]
+        return least > 0 and (job.last_start is None or pool.now < job.last_start + least)
+
+    return fresh
+
+
+def _path_for(pool: Pool, verb: Verb, asker: Job) -> Callable[[str], Sequence[str]]:
+    tree = tree_of(pool)
+    mine = tree.leaf_of(asker.project)
+
+    def path(project: str) -> Sequence[str]:
+        leaf = tree.leaf_of(project)
+        return tree.branches[tree.sides(mine, leaf)[1] if verb == "reclaim" else leaf].path
+
+    return path
+
+
+def _stated(pool: Pool, verb: Verb) -> dict[str, int]:
+    times = ((project.name, _of(project.min_runtime, verb)) for project in pool.rules.projects)
+    return {name: time for name, time in times if time is not None}
+
+
+def _of(stated: MinRuntime, verb: Verb) -> int | None:
+    return stated.preempt if verb == "preempt" else stated.reclaim

@@ -1,0 +1,86 @@
+"""Fair shares (semantics §2): what each project is entitled to, resource by resource, from the root downwards.
+
+All amounts are whole numbers; requests in bytes of a device are exact fractions, and so is then what follows from them.
+Fair shares gate reclaim and order projects; they never keep idle room from anybody.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
+
+from .tree import ROOT, Branch, Family, Tree
+
+STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
+
+
+def fair_shares(tree: Tree, total: Amounts, requested: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    """Every project's fair share of `total`, the root's own included. `requested`: by project, what lies below it included."""
+    shares = {ROOT: total}
+    for family in tree.families:
+        above = shares[family.parent]
+        asked = tuple(zip(*[requested.get(name, NOTHING) for name in family.names], strict=True))
+        columns = [_divide(above[at], asked[at], family, at) for at in range(3)]
+        shares.update(zip(family.names, map(Amounts, *columns), strict=True))
+    return shares
+
+
+def allocatable(branch: Branch, share: Amounts) -> Amounts:
+    """What the project may come to use: `min(limit, max(quota, fair share))`; -1 where neither quota nor limit bounds it."""
+    return Amounts(*(_allocatable(*bounds) for bounds in zip(branch.quota, branch.limit, share, strict=True)))
+
+
+def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
+    most = UNLIMITED if quota == UNLIMITED else max(quota, share)
+    if limit == UNLIMITED or most == UNLIMITED:
+        return max(limit, most)
+    return min(limit, most)
+
+
+def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> list[Amount]:
+    """One resource among the children of one project."""
+    weights = family.weights[at]
+    wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in zip(requested, family.limits[at], strict=True)]
+    if sum(wanted) <= total and 0 not in weights:
+        return wanted  # there is enough for all
+    # 1. Quotas, whatever they sum up to.
+    shares = [
+        total if quota < 0 and total < want else quota if 0 <= quota < want else want
+        for quota, want in zip(family.quotas[at], wanted, strict=True)
+    ]
+    rest = total - sum(shares)
+    if rest <= 0:
+        return shares
+    # 2. What is left over, by priority and weight, until a round satisfies nobody.
+    step = STEPS[at]
+    cut: list[list[tuple[Amount, int]]] = []
+    for rank in family.ranks:
+        asking = [place for place in rank if shares[place] < wanted[place] and weights[place]]
+        lost: list[tuple[Amount, int]] = []
+        while asking and rest > 0:
+            offered, all_weights = rest, sum([weights[place] for place in asking])
+            whole_step = all_weights * step
+            still: list[int] = []
+            lost = []
+            for place in asking:
+                mine, lacks = offered * weights[place], wanted[place] - shares[place]
+                if lacks * all_weights <= mine:
+                    give = lacks
+                else:
+                    still.append(place)
+                    steps, remainder = divmod(mine, whole_step)
+                    give = steps * step
+                    if remainder:
+                        lost.append((-remainder, place))
+                shares[place] += give
+                rest -= give
+            if len(still) == len(asking):
+                break
+            asking = still
+        cut.append(lost)
+    # 3. What the floors left over: one step each, most lost first, then the older.
+    for lost in cut:
+        for _, place in sorted(lost):
+            give = min(step, rest)
+            shares[place] += give
+            rest -= give
+    return shares

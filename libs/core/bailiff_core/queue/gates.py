@@ -1,0 +1,191 @@
+"""What projects may come to use, and whom they may take it from (semantics §3). Each refusal is a sentence.
+
+Every gate looks at the scene as it stands, trials included, before the unit is placed in it.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from bailiff_core.model.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts, in_words
+from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlace
+
+from .fair_share import allocatable
+from .measure import of_unit
+from .tree import called
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from bailiff_core.scene import Scene
+
+Shares = Mapping[str, Amounts]
+
+
+def over_limit(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> str | None:
+    """Why the unit would take a project above its limit. Without a place: whatever device it lands on."""
+    usage = scene.usage
+    asked = _at_least(usage, unit, place)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        limit = usage.tree.branches[project].limit
+        over = _beyond(usage.allocated(project), asked, limit)
+        if over is not None:
+            return _would_use(project, over, usage.allocated(project).plus(asked), limit, "limit")
+    return None
+
+
+def over_quota(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> str | None:
+    """Why a unit that is not preemptible would take its project's use of that kind over quota."""
+    if unit.job.preemptible:
+        return None
+    usage = scene.usage
+    asked = _at_least(usage, unit, place)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        quota = usage.tree.branches[project].quota
+        over = _beyond(usage.non_preemptible(project), asked, quota)
+        if over is not None:
+            used = usage.non_preemptible(project).plus(asked)
+            return _would_use(project, over, used, quota, "quota", " for work that is not preemptible")
+    return None
+
+
+def may_reclaim(scene: "Scene", shares: Shares, unit: Unit) -> str | None:
+    """Why the unit's project is not entitled to take it from others."""
+    usage = scene.usage
+    project = usage.leaf_of(unit.job)
+    share = shares.get(project, NOTHING)
+    used = usage.allocated(project).plus(of_unit(unit, usage.smallest))
+    for at in range(3):
+        if used[at] > share[at]:
+            return _would_use(project, at, used, share, "fair share")
+    return over_quota(scene, unit)
+
+
+def loser(scene: "Scene", asker: Job, victim: Job) -> str:
+    """The project that is tested when the victim loses: just below the lowest common ancestor, on the victim's side."""
+    usage = scene.usage
+    return usage.tree.sides(usage.leaf_of(asker), usage.leaf_of(victim))[1]
+
+
+class Reclaim:
+    """The test of what one unit may take from other projects, on the scene as it was when this was made.
+
+    Units that are placed again in the same plan are not taken: leave them out. `place`: of the asker, once it is known.
+    """
+
+    def __init__(self, scene: "Scene", shares: Shares, unit: Unit, place: GangPlace | None = None) -> None:
+        usage = scene.usage
+        self._usage = usage
+        self._shares = shares
+        self._before = usage.all_allocated()
+        self._asker = usage.leaf_of(unit.job)
+        self._asked = of_unit(unit, usage.smallest) if place is None else usage.taken_by(unit, place)
+        self._sides: dict[str, tuple[str, str]] = {}
+        self._bounds: dict[str, Amounts] = {}
+        self._within_quota: dict[str, bool] = {}
+
+    def loser(self, victim: Job) -> str:
+        """The project that loses what this victim holds."""
+        return self._side(victim)[1]
+
+    def may_take_more(self, victim: Job, taken: Amounts) -> bool:
+        """Whether a unit of this job may still be taken when its side has lost so much already."""
+        mine, theirs = self._side(victim)
+        if mine == theirs:
+            return False
+        remaining = self._before.get(theirs, NOTHING).minus(taken)
+        if _exceeds(remaining, self._bound(theirs)):
+            return True
+        return self._fits_quota(mine) and _exceeds(remaining, self._usage.tree.branches[theirs].quota)
+
+    def admits(self, units: Iterable[Unit]) -> bool:
+        """Whether all these units may be taken, in some order in which no job loses its core before its surplus.
+
+        What remains only shrinks, so the last unit of each losing project decides; it may be any job's last one.
+        """
+        taken: dict[str, Amounts] = {}
+        last: dict[str, dict[str, Unit]] = {}
+        for unit in units:
+            project = self.loser(unit.job)
+            taken[project] = taken.get(project, NOTHING).plus(self._usage.held_by(unit))
+            ends = last.setdefault(project, {})
+            before = ends.get(unit.job.id)
+            if before is None or not before.core:
+                ends[unit.job.id] = unit
+        return all(
+            any(self.may_take_more(unit.job, taken[project].minus(self._usage.held_by(unit))) for unit in ends.values())
+            for project, ends in last.items()
+        )
+
+    def balanced(self, units: Iterable[Unit]) -> bool:
+        """Whether no ancestor of the asker ends up above its fair share and fuller than a sibling that lost."""
+        return self.unbalanced(units) is None
+
+    def unbalanced(self, units: Iterable[Unit]) -> str | None:
+        """Why the plan would only turn the tables, if it would."""
+        tree = self._usage.tree
+        lost: dict[str, Amounts] = {}
+        for unit in units:
+            held = self._usage.held_by(unit)
+            for project in tree.branches[self._usage.leaf_of(unit.job)].path:
+                lost[project] = lost.get(project, NOTHING).plus(held)
+        path = tree.branches[self._asker].path
+        for project, parent in pairwise(path):
+            mine = self._before.get(project, NOTHING).minus(lost.get(project, NOTHING)).plus(self._asked)
+            for sibling in tree.children[parent]:
+                if sibling in lost and sibling != project:
+                    theirs = self._before.get(sibling, NOTHING).minus(lost[sibling])
+                    at = self._fuller(project, mine, sibling, theirs)
+                    if at is not None:
+                        share = self._shares.get(project, NOTHING)
+                        says = _would_use(project, at, mine, share, "fair share")
+                        return f"{says}, a larger part of it than {called(sibling)} would be left with"
+        return None
+
+    def _fuller(self, project: str, mine: Amounts, sibling: str, theirs: Amounts) -> int | None:
+        my_share, their_share = self._shares.get(project, NOTHING), self._shares.get(sibling, NOTHING)
+        for at in range(3):
+            above = mine[at] > my_share[at]
+            if above and their_share[at] > 0 and mine[at] * their_share[at] >= theirs[at] * my_share[at]:
+                return at
+        return None
+
+    def _side(self, victim: Job) -> tuple[str, str]:
+        leaf = self._usage.leaf_of(victim)
+        if leaf not in self._sides:
+            self._sides[leaf] = self._usage.tree.sides(self._asker, leaf)
+        return self._sides[leaf]
+
+    def _bound(self, project: str) -> Amounts:
+        if project not in self._bounds:
+            branch = self._usage.tree.branches[project]
+            self._bounds[project] = allocatable(branch, self._shares.get(project, NOTHING))
+        return self._bounds[project]
+
+    def _fits_quota(self, project: str) -> bool:
+        if project not in self._within_quota:
+            with_unit = self._before.get(project, NOTHING).plus(self._asked)
+            self._within_quota[project] = not _exceeds(with_unit, self._usage.tree.branches[project].quota)
+        return self._within_quota[project]
+
+
+def _at_least(usage: Usage, unit: Unit, place: GangPlace | None) -> Amounts:
+    return of_unit(unit, usage.largest) if place is None else usage.taken_by(unit, place)
+
+
+def _beyond(used: Amounts, asked: Amounts, bound: Amounts) -> int | None:
+    """The first resource that is asked for and in which the bound would not be kept."""
+    for at in range(3):
+        if asked[at] > 0 and bound[at] != UNLIMITED and used[at] + asked[at] > bound[at]:
+            return at
+    return None
+
+
+def _exceeds(used: Amounts, bound: Amounts) -> bool:
+    return any(bound[at] != UNLIMITED and used[at] > bound[at] for at in range(3))
+
+
+def _would_use(project: str, at: int, used: Amounts, bound: Amounts, word: str, what: str = "") -> str:
+    mine, most = in_words(at, used[at], bound[at])
+    return f"{called(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"

@@ -1,0 +1,98 @@
+"""Fair shares, counted by hand."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.unit.core_queue.kit import gpus, project
+
+from bailiff_core.model.amounts import UNLIMITED, Amounts
+from bailiff_core.queue.fair_share import allocatable, fair_shares
+from bailiff_core.queue.tree import Tree
+
+# Each line: the GPUs of the pool; of every project, oldest first, what it asks for and what its share is.
+TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
+    "quotas first, the rest by weight": (8, [({"quota": 2}, 8, 5), ({"quota": 0}, 8, 3)]),
+    "nobody gets more than it asks for": (8, [({"quota": 4}, 1, 1), ({"quota": 4}, 3, 3)]),
+    "an unused quota is lent": (8, [({"quota": 4}, 8, 8), ({"quota": 4}, 0, 0)]),
+    # 8 left: 8 × 1/4 = 2 and 8 × 3/4 = 6.
+    "by weight": (8, [({"weight": 1}, 9, 2), ({"weight": 3}, 9, 6)]),
+    # 10 left, 3⅓ each: 3, 3, 3 and one left over, all lost a third, the oldest gets it.
+    "a leftover goes to the oldest of equals": (10, [({}, 9, 4), ({}, 9, 3), ({}, 9, 3)]),
+    # 10 left: 10/6 = 1⅔, 20/6 = 3⅓, 30/6 = 5: 1, 3, 5 and one left over: the first lost most.
+    "a leftover goes to whom the floor cost most": (
+        10,
+        [({"weight": 3}, 9, 5), ({"weight": 2}, 9, 3), ({"weight": 1}, 9, 2)],
+    ),
+    # Round 1: 4 each; the first takes its 1, the others 4, 3 left. Round 2: 1½ each: 1, and one left over.
+    "who is satisfied leaves the rest to others": (12, [({}, 1, 1), ({}, 9, 6), ({}, 9, 5)]),
+    "weight 0 gets its quota and nothing else": (10, [({"weight": 0, "quota": 2}, 9, 2), ({}, 3, 3), ({}, 9, 5)]),
+    "weight 0 for everybody: nobody borrows": (8, [({"weight": 0, "quota": 1}, 9, 1), ({"weight": 0, "quota": 2}, 9, 2)]),
+    "high priority borrows first": (8, [({"quota": 1}, 9, 2), ({"quota": 1, "priority": 1}, 6, 6)]),
+    # High: 7 × 1/2 → 3 each, 1 left; low takes it before leftovers are dealt.
+    "what floors leave over goes to lower priorities before it goes back": (
+        7,
+        [({"priority": 1}, 9, 3), ({"priority": 1}, 9, 3), ({}, 9, 1)],
+    ),
+    "a limit bounds what may be asked for": (8, [({"quota": 6, "limit": 3}, 8, 3), ({}, 9, 5)]),
+    "quotas may sum above the pool": (8, [({"quota": 6}, 9, 6), ({"quota": 6}, 9, 6), ({}, 9, 0)]),
+    "an endless quota is the whole pool": (8, [({"quota": -1}, 9, 8), ({"quota": 1}, 9, 1)]),
+}
+
+
+@pytest.mark.parametrize("story", TABLE)
+def test_by_hand(story: str) -> None:
+    total, lines = TABLE[story]
+    projects = [project(f"p{at}", **stated) for at, (stated, _, _) in enumerate(lines)]
+    requested = {f"p{at}": gpus(asked) for at, (_, asked, _) in enumerate(lines)}
+    shares = fair_shares(Tree(projects), gpus(total), requested)
+    assert [shares[f"p{at}"] for at in range(len(lines))] == [gpus(share) for _, _, share in lines]
+
+
+def test_fractions_are_exact_in_thousandths_and_floors_are_whole_gpus() -> None:
+    tree = Tree([project("a"), project("b"), project("c")])
+    asked = {"a": gpus(0.3), "b": gpus(5), "c": gpus(5)}
+    # Round 1: 4/3 each: a has its 0.3, b and c 1 each; 1.7 left. Round 2: 0.85 each: nothing whole. Then b has 1, c the rest.
+    assert fair_shares(tree, gpus(4), asked) | {"*": gpus(0)} == {
+        "": gpus(4), "a": gpus(0.3), "b": gpus(2), "c": gpus(1.7), "*": gpus(0),
+    }  # fmt: skip
+
+
+def test_cpu_and_memory_are_cut_to_millicores_and_bytes() -> None:
+    tree = Tree([project(name, quota={"cpus": 0, "memory": 0}) for name in ("a", "b", "c")])
+    asked = dict.fromkeys(("a", "b", "c"), Amounts(0, 10**6, 10**6))
+    shares = fair_shares(tree, Amounts(0, 1000, 1001), asked)
+    assert [shares[name][1:] for name in ("a", "b", "c")] == [(334, 334), (333, 334), (333, 333)]
+
+
+def test_requests_in_bytes_of_a_device_stay_exact() -> None:
+    tree = Tree([project("a"), project("b")])
+    third = Fraction(1000, 3)
+    shares = fair_shares(tree, gpus(2), {"a": Amounts(third), "b": gpus(5)})
+    assert (shares["a"][0], shares["b"][0]) == (third, 2000 - third)
+
+
+def test_a_department_shares_what_it_gets_itself() -> None:
+    tree = Tree([project("lab", quota=4), project("shop", quota=4), project("one", "lab"), project("two", "lab", quota=3)])
+    asked = {"lab": gpus(12), "one": gpus(6), "two": gpus(6), "shop": gpus(2)}
+    shares = fair_shares(tree, gpus(8), asked)
+    assert {name: shares[name][0] // 1000 for name in ("lab", "shop", "one", "two")} == {"lab": 6, "shop": 2, "one": 2, "two": 4}
+
+
+def test_jobs_of_no_project_share_like_a_project_of_which_nothing_is_stated() -> None:
+    shares = fair_shares(Tree([project("a", quota=4)]), gpus(8), {"a": gpus(8), "*": gpus(8)})
+    assert (shares["a"], shares["*"]) == (gpus(6), gpus(2))
+
+
+@pytest.mark.parametrize(
+    ("stated", "share", "most"),
+    [
+        ({"quota": 4}, 2, 4000),
+        ({"quota": 4}, 6, 6000),
+        ({"quota": 4, "limit": 3}, 6, 3000),
+        ({"quota": -1, "limit": 3}, 1, 3000),
+        ({"quota": -1}, 1, UNLIMITED),
+    ],
+)
+def test_allocatable_share(stated: dict[str, Any], share: int, most: int) -> None:
+    assert allocatable(Tree([project("a", **stated)]).branches["a"], gpus(share)).gpu_milli == most

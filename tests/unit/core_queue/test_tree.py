@@ -1,0 +1,63 @@
+"""The tree of projects."""
+
+from tests.unit.core_queue.kit import Town, project
+
+from bailiff_core.model.amounts import UNLIMITED, Amounts
+from bailiff_core.queue.tree import Tree, tree_of
+
+
+def company() -> Tree:
+    return Tree([project("lab"), project("vision", "lab"), project("speech", "lab"), project("shop"), project("search", "shop")])
+
+
+def test_without_projects_there_is_only_the_root() -> None:
+    tree = Tree()
+    assert list(tree.branches) == [""]
+    assert tree.leaf_of("") == tree.leaf_of("whatever-a-job-says") == ""
+    assert tree.families == []
+
+
+def test_the_way_up_and_the_sides_below_the_lowest_common_ancestor() -> None:
+    tree = company()
+    assert tree.branches["vision"].path == ("vision", "lab", "")
+    assert tree.common("vision", "speech") == "lab"
+    assert tree.sides("vision", "speech") == ("vision", "speech")
+    assert tree.common("vision", "search") == ""
+    assert tree.sides("vision", "search") == ("lab", "shop")
+    assert tree.sides("vision", "vision") == ("vision", "vision")
+    assert tree.sides("vision", "lab") == ("vision", "lab")
+
+
+def test_jobs_stand_at_leaves_and_those_of_no_leaf_at_an_unnamed_one() -> None:
+    tree = company()
+    assert tree.leaf_of("vision") == "vision"
+    assert tree.leaf_of("lab") == "lab*"
+    assert tree.leaf_of("") == tree.leaf_of("gone") == "*"
+    assert tree.branches["lab*"].path == ("lab*", "lab", "")
+    assert tree.children["lab"] == ("vision", "speech", "lab*")
+    assert tree.branches["lab*"].quota == Amounts(0, UNLIMITED, UNLIMITED)
+
+
+def test_what_is_not_stated() -> None:
+    plain = Tree([project("a", quota={}, limit={})]).branches["a"]
+    assert plain.quota == Amounts(0, UNLIMITED, UNLIMITED)
+    assert plain.limit == Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+    stated = Tree([project("a", quota={"gpus": 0.5, "cpus": 2}, limit={"memory": "1KiB"})]).branches["a"]
+    assert stated.quota == Amounts(500, 2000, UNLIMITED)
+    assert stated.limit == Amounts(UNLIMITED, UNLIMITED, 1024)
+
+
+def test_age_is_the_date_then_the_order_in_the_document() -> None:
+    tree = Tree([project("d", created=9), project("c", created=5), project("b", created=5), project("a")])
+    assert tree.children[""] == ("a", "c", "b", "d", "*")
+    assert sorted(tree.branches, key=lambda name: tree.branches[name].age) == ["", "a", "c", "b", "d", "*"]
+
+
+def test_a_pool_keeps_its_tree_until_another_policy_is_in_force() -> None:
+    town = Town(project("a"))
+    town.pool.scene = town.scene()
+    kept = tree_of(town.pool)
+    assert kept is tree_of(town.pool)
+    town.pool.policy = Town(project("b")).pool.policy
+    assert "b" in tree_of(town.pool).branches
+    assert kept is not tree_of(town.pool)
