@@ -6,7 +6,7 @@ from typing import Any
 from bailiff.planfile import Source, contradictions, snapshot_from
 from bailiff.plantable import plan as plan_table
 from bailiff_core.fold import close_turn, enact
-from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs
+from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
 from bailiff_core.model.document import parse_duration
 from bailiff_core.plan import ALL_VERBS, Contradiction, PlanReport, Planning, Round
 from bailiff_core.plan.between import settle
@@ -102,7 +102,7 @@ class Story:
     def _facts(self, fact: Any) -> None:
         pool = self.planning.pool
         happens(pool, fact, close=False)
-        for rule in (cancelled_jobs, broken_attempts):
+        for rule in (cancelled_jobs, broken_attempts, scaled_down):
             for decision in rule(pool):
                 enact(pool, decision)
         settle(pool)

@@ -6,16 +6,16 @@ What the snapshot itself calls releasing stays as it is.
 from collections.abc import Callable, Iterator
 
 from bailiff_core.fold import close_turn, enact
-from bailiff_core.lifecycle.attempts import finished_attempts
+from bailiff_core.lifecycle.attempts import finished_attempts, shrunk_gangs
 from bailiff_core.lifecycle.outcome import YIELDED
-from bailiff_core.lifecycle.reservations import reservations
+from bailiff_core.lifecycle.reservations import moved_jobs, reservations
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.records.facts import ClockAdvanced, TaskExited, TaskReleased, TaskStarted
 from bailiff_core.records.payload import Decision
 
 from .build import happens
 
-RULES: tuple[Callable[[Pool], Iterator[Decision]], ...] = (finished_attempts, reservations)
+RULES: tuple[Callable[[Pool], Iterator[Decision]], ...] = (shrunk_gangs, finished_attempts, moved_jobs, reservations)
 
 
 def to_next_round(pool: Pool, since: int, step: int) -> None:

@@ -5,6 +5,7 @@ Only history that no record of this moment carries (when a job last started, its
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_turn, enact, fold
+from bailiff_core.fold.gang import note_stale
 from bailiff_core.model.places import NodeShare, bits, ranges
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records import Record, decisions, facts
@@ -165,8 +166,10 @@ def _remember(pool: Pool, laid: LaidJob, now: int) -> None:
         for task in job.tasks:
             if task.started_at is not None:
                 task.started_at = job.last_start
-    job.stale_since = doc.stale_since
-    pool.stale_jobs[job.id] = None
+    note_stale(pool, job)
+    if job.stale_since is not None and doc.stale_since is not None:
+        job.stale_since = doc.stale_since
+    pool.stale_jobs[job.id] = pool.stale_times[job.id] = None
 
 
 def _runs(job: Job) -> bool:

@@ -140,7 +140,8 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
         case decisions.PreemptionDecided():
             return _preemption(pool, names, decision)
         case decisions.EvictionDecided():
-            indices = numbers(decision.tasks) if decision.tasks else range(len(names.get(decision.job, ())))
+            standing = [task.index for task in pool.jobs[decision.job].tasks if task.state != "released"]
+            indices = numbers(decision.tasks) if decision.tasks else standing
             return DecisionLine(
                 verb="stale-gang",
                 job=decision.job,

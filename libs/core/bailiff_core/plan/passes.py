@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_turn, enact
+from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.stale_gang import stale_gangs
+from bailiff_core.lifecycle.timeouts import schedule_timeouts
 from bailiff_core.model.policy import VERBS, Verb
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.facts import ClockAdvanced, ProposalReceived
@@ -19,18 +22,17 @@ from bailiff_core.victims.batch import select_batch
 from .build import happens
 
 Rule = Callable[[Pool], Iterator[Decision]]
-BEFORE: tuple[Rule, ...] = ()
-AFTER: tuple[Rule, ...] = ()
+BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
 
 
-def one_pass(pool: Pool, *, stale_gangs: bool = True) -> list[tuple[int, Decision]]:
+def one_pass(pool: Pool, *, stale: bool = True) -> list[tuple[int, Decision]]:
     """Every decision of the pass with its seq, in order."""
     happens(pool, ClockAdvanced(), close=False)
     _every_job_may_try(pool)
     made = [each for rule in (*BEFORE, allocate) for each in _all_of(pool, rule)]
     made += displace(pool)
-    if stale_gangs:
-        made += [each for rule in AFTER for each in _all_of(pool, rule)]
+    if stale:
+        made += _all_of(pool, stale_gangs)
     close_turn(pool)
     return made
 

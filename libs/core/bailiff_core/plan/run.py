@@ -42,7 +42,7 @@ class Planning:
         self._allow(verbs)
         since = self.pool.seq
         before = everybody(self.pool, self.names, since, self._last)
-        made = one_pass(self.pool, stale_gangs="stale-gang" in verbs)
+        made = one_pass(self.pool, stale="stale-gang" in verbs)
         found = round_report(self.pool, self.names, len(self.rounds) + 1, before, since, made)
         self._last = {job: [line.after for line in found.tasks if line.job == job] for job in self.names}
         self.rounds.append(found)
