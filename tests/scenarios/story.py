@@ -1,6 +1,7 @@
 """Plays one scenario: a pool as it was, what happens, and what must have come of it."""
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from bailiff.planfile import Source, contradictions, snapshot_from
@@ -116,9 +117,9 @@ class Story:
             self.last = self.planning.round(verbs)
 
     def _table(self) -> str:
-        console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+        console = Console(width=160, file=StringIO())
         console.print(plan_table(PlanReport(verbs=ALL_VERBS, rounds=tuple(self.planning.rounds[-3:]), settled=False)))
-        return console.export_text()
+        return console.file.getvalue()
 
     # --- what came of it
 

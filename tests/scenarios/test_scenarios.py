@@ -20,6 +20,7 @@ def scenarios() -> Iterator[Any]:
             yield pytest.param(scenario, id=f"{file.stem}: {scenario['title']}")
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("scenario", list(scenarios()))
 def test_scenario(scenario: dict[str, Any]) -> None:
     """What the title says."""

@@ -48,10 +48,11 @@ class CancelJob(RequestBody):
 
 
 class ApplyPolicy(RequestBody):
-    """Put this policy in force."""
+    """Put this policy in force. enforce: jobs that it would not have admitted leave."""
 
     TYPE: ClassVar[str] = "bailiff.PolicyApplied.v1"
     policy: Policy
+    enforce: bool = False
 
 
 class ReplaceNode(RequestBody):

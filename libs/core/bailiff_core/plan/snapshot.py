@@ -16,28 +16,31 @@ STALE_GANG = 60_000_000
 DEVICE_MEMORY = 80 * 2**30
 
 
-def _text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
+    """An id that was written as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _several(value: Any) -> Any:
+def several(value: Any) -> Any:
+    """One name in place of a list of one."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-def _written_ids(value: Any) -> Any:
+def written_ids(value: Any) -> Any:
+    """One id or several, as text or as numbers."""
     found = [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
-    return tuple(_text(each) for each in found) if isinstance(found, list) else found
+    return tuple(as_text(each) for each in found) if isinstance(found, list) else found
 
 
-DeviceIds = Annotated[tuple[OpaqueId, ...], BeforeValidator(_written_ids)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_several)]
-LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(_several)]
+DeviceIds = Annotated[tuple[OpaqueId, ...], BeforeValidator(written_ids)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(several)]
+LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(several)]
 
 
 class DeviceDoc(Document):
     """One GPU, by its id on the node."""
 
-    id: Annotated[OpaqueId, BeforeValidator(_text)]
+    id: Annotated[OpaqueId, BeforeValidator(as_text)]
     model: Label = "gpu"
     memory: Annotated[Bytes, Field(ge=1)] = DEVICE_MEMORY
     labels: Labels = Field(default_factory=dict)
@@ -88,7 +91,8 @@ class TaskDoc(TaskFields):
     devices: DeviceIds = ()
 
 
-def _counted(value: Any) -> Any:
+def counted(value: Any) -> Any:
+    """A number of equal tasks in place of their list."""
     return [{"count": value}] if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -105,7 +109,7 @@ class JobDoc(TaskFields):
     priority_class: Annotated[Name | None, Field(alias="class")] = None
     priority: Integer | None = None
     preemptible: bool | None = None
-    tasks: Annotated[tuple[TaskDoc, ...], BeforeValidator(_counted), Field(min_length=1, max_length=10_000, strict=False)] = (
+    tasks: Annotated[tuple[TaskDoc, ...], BeforeValidator(counted), Field(min_length=1, max_length=10_000, strict=False)] = (
         TaskDoc(),
     )
     devices: DeviceIds = ()
