@@ -10,27 +10,30 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders import asking
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.test_placement import never_overfills
 
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.pool import OpenRequest
-from bailiff_core.placement import GangPlace, Rooms, from_shares
-from bailiff_core.victims import Accepted, check_answer, select_batch, select_victims
+from bailiff_core.placement import Budget, GangPlace, from_shares
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, check_answer, select, select_batch
 
 SEEDS = st.integers(0, 2**48)
 
 
 def answer_for(seed: int, steps: int = 20_000, shuffled: int | None = None) -> Answer:
     sketch, asker = random_pool(Random(seed), shuffled)
-    return select_victims(sketch.pool, asker, Rooms.of(sketch.pool), steps)
+    return select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(steps))
 
 
 def check(seed: int, steps: int) -> Answer:
     sketch, asker = random_pool(Random(seed))
     pool = sketch.pool
-    rooms = Rooms.of(pool)
-    answer = select_victims(pool, asker, rooms, steps)
+    scene = scene_of(pool)
+    answer = select(Batch.on(scene), asking(asker), "preempt", Budget(steps))
     best = best_set(pool, asker)
     if answer.refused is not None:
         assert answer.would_need
@@ -54,7 +57,7 @@ def check(seed: int, steps: int) -> Answer:
         second = frozenset(answer.explanation.runner_up)
         assert second != names
         assert fits(pool, asker, second)
-    checked = check_answer(pool, rooms, asker, answer)
+    checked = check_answer(scene, shares_now(scene), asker, answer)
     assert isinstance(checked, Accepted)
     assert checked.victims == answer.victims
     assert not checked.dropped
@@ -104,7 +107,7 @@ def test_answers_of_a_batch_hold_one_after_the_other(seed: int) -> None:
 @given(seed=SEEDS)
 def test_the_general_search_finds_what_the_search_by_parts_finds(seed: int) -> None:
     by_parts = answer_for(seed)
-    with patch("bailiff_core.victims.select.search_parts", lambda *_: (None, False)):
+    with patch("bailiff_core.victims.search.Search._relaxed", lambda _: None):
         by_tree = answer_for(seed)
     assert by_tree.victims == by_parts.victims
     assert by_tree.explanation.proven == by_parts.explanation.proven

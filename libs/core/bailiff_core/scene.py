@@ -19,6 +19,7 @@ class Scene:
         self.pool = pool
         self.rooms = rooms
         self.usage = usage
+        self.policy = pool.policy
 
     def mark(self) -> Mark:
         """A point to come back to."""
@@ -46,14 +47,16 @@ class Scene:
 
 
 def scene_of(pool: Pool) -> Scene:
-    """The pool's scene, up to date."""
+    """The pool's scene, up to date. Trials on it stand while nothing in the pool has changed."""
     scene = pool.scene
     if scene is None:
         scene = pool.scene = Scene(pool, Rooms.of(pool), Usage.of(pool))
-    else:
-        assert isinstance(scene, Scene)
-        scene.rooms.refresh(pool, pool.stale_nodes)
-        scene.usage.refresh(pool, pool.stale_jobs)
+    assert isinstance(scene, Scene)
+    if not pool.stale_nodes and not pool.stale_jobs and scene.policy is pool.policy:
+        return scene
+    scene.rooms.refresh(pool, pool.stale_nodes)
+    scene.usage.refresh(pool, pool.stale_jobs)
+    scene.policy = pool.policy
     pool.stale_nodes.clear()
     pool.stale_jobs.clear()
     return scene

@@ -1,22 +1,26 @@
 """Stories of victim selection: who goes, who is spared, what is said."""
 
 import pytest
-from tests.builders import HOUR, MINUTE, Sketch, group
+from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
 from bailiff_core.model.answer import Answer
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, OpenRequest, Plan
 from bailiff_core.model.units import whole
-from bailiff_core.placement import Rooms, from_shares
+from bailiff_core.placement import Budget, Rooms, from_shares
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import excluded_by
-from bailiff_core.victims import Accepted, Stale, check_answer, select_batch, select_victims, spared_by
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, Stale, check_answer, select, select_batch, spared_by
 
 
-def ask(sketch: Sketch, asker: Job, steps: int = 20_000) -> Answer:
-    rooms = Rooms.of(sketch.pool)
-    before = [(node.unheld, node.later) for node in rooms.nodes.values()]
-    answer = select_victims(sketch.pool, asker, rooms, steps, request=7)
-    assert [(node.unheld, node.later) for node in rooms.nodes.values()] == before
+def ask(sketch: Sketch, asker: Job, steps: int = 20_000, verb: Verb = "preempt") -> Answer:
+    sketch.pool.scene = None
+    scene = scene_of(sketch.pool)
+    before = [(node.unheld, node.later) for node in scene.rooms.nodes.values()]
+    answer = select(Batch.on(scene), asking(asker), verb, Budget(steps), request=7)
+    assert [(node.unheld, node.later) for node in scene.rooms.nodes.values()] == before
     assert (answer.request, answer.job) == (7, asker.id)
     return answer
 
@@ -173,7 +177,7 @@ def test_a_batch_counts_on_the_answers_before(sketch: Sketch) -> None:
 )
 def test_each_protection_by_name(sketch: Sketch, phase, priority: int, preemptible: bool, rule: str | None) -> None:
     other = sketch.running("x", "a", [0], phase=phase, priority=priority, preemptible=preemptible)
-    assert excluded_by(sketch.pool, sketch.job("asker", priority=75), other) == rule
+    assert excluded_by(sketch.pool, "preempt", sketch.job("asker", priority=75), whole(other)) == rule
 
 
 @pytest.fixture
@@ -188,13 +192,15 @@ def answered(sketch: Sketch) -> tuple[Sketch, Job, Answer]:
 
 
 def verdict(sketch: Sketch, asker: Job, answer: Answer) -> Accepted | Stale:
-    return check_answer(sketch.pool, Rooms.of(sketch.pool), asker, answer)
+    sketch.pool.scene = None
+    scene = scene_of(sketch.pool)
+    return check_answer(scene, shares_now(scene), asker, answer)
 
 
 def test_an_answer_holds_on_an_unchanged_pool(answered) -> None:
     sketch, asker, answer = answered
     found = verdict(sketch, asker, answer)
-    assert found == Accepted(answer.victims, (), answer.placement)
+    assert found == Accepted(asking(asker), answer.victims, (), answer.placement)
 
 
 def test_a_victim_that_left_by_itself_is_dropped(answered) -> None:

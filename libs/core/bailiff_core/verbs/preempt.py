@@ -1,14 +1,18 @@
-"""Preempt: lower-priority work leaves so that a waiting job can start."""
+"""Making room for those who wait: who asks for it, and what becomes of the answers (consolidate, reclaim, preempt)."""
 
 from collections.abc import Iterator
 
-from bailiff_core.lifecycle.attempts import grace_of
+from bailiff_core.lifecycle.grace import grace_for
 from bailiff_core.model.answer import Answer
+from bailiff_core.model.places import ranges
+from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, OpenRequest, Pool
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlace
-from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
+from bailiff_core.protections.delay import may_displace_at
+from bailiff_core.queue.gates import Shares
+from bailiff_core.queue.order import Pass, shares_now
 from bailiff_core.records.decisions import (
     Asker,
     PreemptionDecided,
@@ -17,8 +21,11 @@ from bailiff_core.records.decisions import (
     SelectionTimedOut,
 )
 from bailiff_core.records.payload import Decision
+from bailiff_core.scene import Scene, scene_of
+from bailiff_core.victims.batch import DISPLACING, victims_of
 from bailiff_core.victims.check import Accepted, check_answer
 from bailiff_core.victims.spare import spared_by
+from bailiff_core.victims.terms import why_not_ask
 
 from .allocate import ready_to_try
 from .failure import about
@@ -29,95 +36,153 @@ LONGEST_TEXT = 2000  # of `would_need`; the reason may repeat what a proposal sa
 
 
 def request_preemptions(pool: Pool) -> Iterator[Decision]:
-    """Open one selection for the first waiting jobs that may displace somebody. At most one is out at a time."""
+    """Open one selection for the first waiting units that room may be made for. At most one is out at a time."""
     rules = pool.rules.preemption
-    if "preempt" not in rules.verbs or pool.selection is not None:
+    if pool.selection is not None or not any(verb in rules.verbs for verb in DISPLACING):
         return
-    lowest = min((job.priority for job in pool.active_jobs() if job.preemptible and job.phase != "evicting"), default=None)
-    if lowest is None:
+    losers = Losers(pool)
+    if not losers.anybody:
         return
     number = pool.selections + 1
     patient = pool.selection_failures >= FAILURES_BEFORE_WAITING
     deadline = None if patient else pool.now + rules.selection_timeout
-    asked = 0
-    for job in [pool.jobs[name] for name in pool.queue]:
-        if job.priority <= lowest or asked == LARGEST_SELECTION:
-            return
-        if job.may_preempt and ready_to_try(pool, job) and pool.now >= job.next_request_at:
-            asked += 1
-            yield PreemptionRequested(
-                job=job.id,
-                selection=number,
-                class_name=job.class_name,
-                priority=job.priority,
-                reason=pool.unplaceable.get(job.shape, "it does not fit"),
-                deadline=deadline,
-            )
+    for unit, verbs in _askers(pool, losers):
+        job = unit.job
+        yield PreemptionRequested(
+            job=job.id,
+            verb=verbs[0],
+            selection=number,
+            class_name=job.class_name,
+            priority=job.priority,
+            reason=pool.unplaceable.get(job.shape, "it does not fit"),
+            deadline=deadline,
+            verbs=verbs,
+            tasks=ranges(unit.indices) if job.tasks else "",
+        )
+
+
+def _askers(pool: Pool, losers: "Losers") -> list[tuple[Unit, tuple[Verb, ...]]]:
+    """The first of those who may ask, in the order in which a pass would try them, each with the verbs that may help."""
+    ready = [job for job in map(pool.jobs.__getitem__, pool.queue) if _may_ask(pool, job) and losers.for_anyone(job)]
+    if not ready:
+        return []
+    scene = scene_of(pool)
+    turn = Pass(scene, ready)
+    found: list[tuple[Unit, tuple[Verb, ...]]] = []
+    while len(found) < LARGEST_SELECTION and (unit := turn.next()) is not None:
+        verbs = verbs_for(scene, turn.shares, unit, losers)
+        if verbs:
+            found.append((unit, verbs))
+    return found
+
+
+def _may_ask(pool: Pool, job: Job) -> bool:
+    return ready_to_try(pool, job) and pool.now >= job.next_request_at and pool.now >= may_displace_at(pool, job)
+
+
+class Losers:
+    """Who could lose anything at all, counted once: the cheap part of whether asking makes sense.
+
+    lowest: the lowest priority of what is preemptible, in the pool and by project.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.lowest: dict[str, int] = {}
+        for name in pool.active:
+            job = pool.jobs[name]
+            if job.preemptible and job.phase != "evicting":
+                self.lowest[job.project] = min(job.priority, self.lowest.get(job.project, job.priority))
+        self.anybody = bool(self.lowest)
+        self._least = min(self.lowest.values(), default=0)
+
+    def to(self, job: Job, verb: Verb) -> bool:
+        """Whether somebody might leave for this job under the verb."""
+        if verb == "consolidate":
+            return self.anybody
+        if verb == "reclaim":
+            return any(project != job.project for project in self.lowest)
+        if self.pool.rules.scope == "pool":
+            return self.anybody and self._least < job.priority
+        return self.lowest.get(job.project, job.priority) < job.priority
+
+    def for_anyone(self, job: Job) -> bool:
+        """Whether any verb of the policy might help this job."""
+        return any(verb in self.pool.rules.preemption.verbs and self.to(job, verb) for verb in DISPLACING)
+
+
+def verbs_for(scene: Scene, shares: Shares, unit: Unit, losers: Losers) -> tuple[Verb, ...]:
+    """The verbs that may make room for the unit, as far as is known without looking for victims."""
+    return tuple(verb for verb in DISPLACING if losers.to(unit.job, verb) and why_not_ask(scene, shares, unit, verb) is None)
 
 
 def answered_requests(pool: Pool) -> Iterator[Decision]:
     """Check each answer of the proposal on the state as it is now, in queue order, each after the ones before."""
     if pool.answers is None or pool.selection is None:
         return
+    shares = shares_now(scene_of(pool))
     for request in list(pool.selection.requests):
         job = pool.jobs[request.job]
         with about(job):
-            yield _answer(pool, job, request, pool.answers.get(request.seq))
+            yield _answer(pool, shares, job, request, pool.answers.get(request.seq))
 
 
-def _answer(pool: Pool, job: Job, request: OpenRequest, answer: Answer | None) -> Decision:
-    asker = Asker(job=job.id, class_name=job.class_name, priority=job.priority)
-    if job.phase != "pending" or not ready_to_try(pool, job):
-        return PreemptionRefused(request=request.seq, asker=asker, reason="not-needed")
+def _answer(pool: Pool, shares: Shares, job: Job, request: OpenRequest, answer: Answer | None) -> Decision:
+    asker = Asker(
+        job=job.id, class_name=job.class_name, priority=job.priority, project=job.project, base_priority=job.base_priority
+    )
+    verb: Verb = answer.verb if answer is not None and answer.verb != "allocate" else "preempt"
+    if job.phase not in ("pending", "starting", "running") or next_unit(job) is None or not ready_to_try(pool, job):
+        return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="not-needed")
+    retry_at = pool.now + (pool.rules.preemption.selection_backoff << min(job.refused_requests, 6))
     if answer is None:
-        return PreemptionRefused(request=request.seq, asker=asker, reason="stale", retry_at=_retry_at(pool, job))
+        return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="stale", retry_at=retry_at)
     if answer.refused is not None:
         return PreemptionRefused(
             request=request.seq,
+            verb=verb,
             asker=asker,
             reason=answer.refused,
             would_need=answer.would_need,
             explanation=answer.explanation,
-            retry_at=_retry_at(pool, job),
+            retry_at=retry_at,
         )
-    checked = check_answer(pool, Rooms.of(pool), job, answer)
+    checked = check_answer(scene_of(pool), shares, job, answer)
     if not isinstance(checked, Accepted):
-        return PreemptionRefused(
-            request=request.seq,
-            asker=asker,
-            reason="stale",
-            would_need=checked.reason[:LONGEST_TEXT],
-            retry_at=_retry_at(pool, job),
-        )
+        why = checked.reason[:LONGEST_TEXT]
+        return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="stale", would_need=why, retry_at=retry_at)
     if not checked.victims:  # allocate places it now, unless the policy or its search does not let it
-        return PreemptionRefused(request=request.seq, asker=asker, reason="not-needed", retry_at=_retry_at(pool, job))
-    graces = tuple(0 if choice.reserved else grace_of(pool, pool.jobs[choice.job]) for choice in checked.victims)
+        return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="not-needed", retry_at=retry_at)
+    graces = tuple(0 if choice.reserved else grace_for(pool, job, pool.jobs[choice.job]) for choice in checked.victims)
     return PreemptionDecided(
         request=request.seq,
+        verb=verb,
         asker=asker,
-        attempt=job.attempt + 1,
+        attempt=job.attempt if job.tasks else job.attempt + 1,
         victims=checked.victims,
         graces=graces,
         placement=checked.placement,
         expires=pool.now + pool.rules.preemption.reservation_expiry + max(graces),
         explanation=answer.explanation,
         dropped=checked.dropped,
-        spared=_spared(pool, job, checked),
+        spared=_spared(pool, checked),
+        tasks=ranges(checked.unit.indices) if job.tasks else "",
     )
 
 
-def _spared(pool: Pool, asker: Job, checked: Accepted) -> tuple[str, ...]:
+def _spared(pool: Pool, checked: Accepted) -> tuple[str, ...]:
     """Victims of promises dropped for this asker that may stay, because their room is not needed."""
-    rooms = Rooms.of(pool)
-    victims = [pool.jobs[choice.job] for choice in checked.victims]
-    for victim in victims:
-        rooms.evict(whole(victim))
-    rooms.place(whole(asker), GangPlace(tuple(from_shares(asker, checked.placement)), later=True))
-    return tuple(spared_by(pool, rooms, [victim for victim in victims if victim.phase == "reserved"]))
-
-
-def _retry_at(pool: Pool, job: Job) -> int:
-    return pool.now + (pool.rules.preemption.selection_backoff << min(job.refused_requests, 6))
+    rooms = scene_of(pool).rooms
+    mark = rooms.mark()
+    victims = [(pool.jobs[choice.job], choice) for choice in checked.victims]
+    for victim, choice in victims:
+        for unit in victims_of(victim, choice):
+            rooms.evict(unit)
+    places = from_shares(checked.unit.job, checked.placement, checked.unit.indices)
+    rooms.place(checked.unit, GangPlace(tuple(places), later=True))
+    spared = spared_by(pool, rooms, [victim for victim, choice in victims if choice.reserved])
+    rooms.rollback(mark)
+    return tuple(spared)
 
 
 def timed_out_selection(pool: Pool) -> Iterator[Decision]:

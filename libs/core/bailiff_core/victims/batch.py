@@ -1,35 +1,105 @@
-"""Answers all requests of a selection, each on the result of the ones before."""
+"""Answers all requests of a selection: verb by verb over all of them, each on the result of the ones before."""
 
 from collections.abc import Sequence
 
-from bailiff_core.model.answer import Answer
-from bailiff_core.model.pool import OpenRequest, Pool
-from bailiff_core.model.units import whole
+from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.places import numbers
+from bailiff_core.model.policy import VERBS, Verb
+from bailiff_core.model.pool import Job, OpenRequest, Pool
+from bailiff_core.model.units import Unit, whole
+from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace
-from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
+from bailiff_core.queue.order import Pass
+from bailiff_core.scene import scene_of
 
-from .fit import asking
-from .select import select_victims
+from .candidates import units_that_leave
+from .select import Batch, select
+
+DISPLACING: tuple[Verb, ...] = VERBS[1:]
 
 
 def select_batch(pool: Pool, requests: Sequence[OpenRequest], steps: int) -> list[Answer]:
-    """One answer per request, in the order given (the queue's). Each has `steps` of its own. `pool` is only read."""
-    rooms = Rooms.of(pool)
-    leaving: dict[str, None] = {}
-    answers = []
+    """One answer per request, in the order given. Each has `steps` of its own for each verb. `pool` is only read."""
+    scene = scene_of(pool)
+    mark = scene.mark()
+    try:
+        return _answers(Batch.on(scene), requests, steps)
+    finally:
+        scene.rollback(mark)
+
+
+def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[Answer]:
+    pool = batch.scene.pool
+    of_job = {request.job: request for request in requests}
+    answers: dict[int, Answer] = {}
+    refusals: dict[int, list[Answer]] = {}
+    verbs = [verb for verb in DISPLACING if verb in pool.rules.preemption.verbs] or ["preempt"]
+    waiting = [pool.jobs[request.job] for request in requests if request.job in pool.jobs]
+    for verb in verbs:
+        turn = Pass(batch.scene, [job for job in waiting if of_job[job.id].seq not in answers], batch.shares)
+        while (unit := turn.next()) is not None:
+            request = of_job[unit.job.id]
+            if unit.job.held_because is not None or unit.job.phase not in ("pending", "starting", "running"):
+                continue
+            answer = select(batch, unit, verb, Budget(steps), request=request.seq)
+            if answer.refused is None:
+                answers[request.seq] = answer
+                enact(batch, unit, answer)
+            else:
+                refusals.setdefault(request.seq, []).append(answer)
+    found = []
     for request in requests:
-        asker = pool.jobs.get(request.job)
-        if asker is None or asker.phase != "pending":
-            gone = "the job does not wait for room any more"
-            answers.append(Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone))
-            continue
-        answer = select_victims(pool, asker, rooms, steps, request=request.seq, leaving=leaving)
-        answers.append(answer)
-        if answer.refused is not None:
-            continue
-        for victim in answer.victims:
-            rooms.evict(whole(pool.jobs[victim.job]))
-            leaving[victim.job] = None
-        rooms.place(asking(asker), GangPlace(tuple(from_shares(asker, answer.placement)), later=True))
-    return answers
+        answer = answers.get(request.seq)
+        found.append(answer if answer is not None else _refusal(request, refusals.get(request.seq, [])))
+    return found
+
+
+def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
+    """The answer is agreed to: later ones are found on its result."""
+    scene = batch.scene
+    nodes: dict[int, None] = {}
+    for choice in answer.victims:
+        job = scene.pool.jobs[choice.job]
+        units = victims_of(job, choice)
+        for leaving in units:
+            nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
+            scene.evict(leaving)
+        if choice.moved:
+            moved = GangPlace(tuple(from_shares(job, choice.moved, whole(job).indices)), later=True)
+            nodes.update((task.node, None) for task in moved.tasks)
+            scene.place(whole(job), moved)
+        batch.earlier += units
+        batch.board.taken(job, 0 if choice.moved or not choice.tasks else len(units))
+    place = GangPlace(tuple(from_shares(unit.job, answer.placement, unit.indices)), later=True)
+    nodes.update((task.node, None) for task in place.tasks)
+    scene.place(unit, place)
+    for slots in batch.slots.values():
+        slots.touch(nodes)
+
+
+def victims_of(job: Job, choice: VictimChoice) -> list[Unit]:
+    """The units that the choice names: the first of what the job can lose. Raises `ValueError` where it does not name such."""
+    units = units_that_leave(job)
+    if not choice.tasks:
+        return units
+    wanted = sorted(numbers(choice.tasks))
+    taken: list[Unit] = []
+    for unit in units:
+        taken.append(unit)
+        if sorted(index for unit in taken for index in unit.indices) == wanted and not unit.core:
+            return taken
+    raise ValueError(f"tasks {choice.tasks} of {job.id!r} are not what it would lose first")
+
+
+def _refusal(request: OpenRequest, refused: Sequence[Answer]) -> Answer:
+    """One answer for all verbs that were tried: gave-up where one of them did, and what each lacks."""
+    if not refused:
+        gone = "the job does not wait for room any more"
+        return Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone)
+    last = refused[-1]
+    if len(refused) == 1:
+        return last
+    kind = "gave-up" if any(answer.refused == "gave-up" for answer in refused) else "impossible"
+    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(refused))
+    return last.model_copy(update={"refused": kind, "would_need": told[:2000]})

@@ -1,44 +1,71 @@
 """For a refusal: the nearest thing that would have worked, and the rule that forbade it."""
 
-from collections.abc import Mapping
-
-from bailiff_core.model.pool import Job
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
-from bailiff_core.placement.rooms import Rooms
 from bailiff_core.protections import RULES, already_leaving
+from bailiff_core.queue.gates import over_limit
+from bailiff_core.scene import Scene
 
-from .fit import asking, fit_for
+from .candidates import Field, Step
+from .fit import Fit, PlaceFit, SlotFit, slot_need
+from .objective import FREE
+from .terms import Terms
 from .tree import put_back_all
 
 STEPS = 1_000
 NAMED = 5
+MOST_LOOKED_AT = 20_000
 
 
-def what_it_would_take(asker: Job, rooms: Rooms, excluded: Mapping[str, list[Job]]) -> str:
-    """A sentence. All permitted victims are evicted in `rooms`; it is left changed."""
-    mark = rooms.mark()
-    budget = Budget(STEPS)
-    found = place_unit(rooms, asking(asker), budget, promised=True)
-    why = found.why if isinstance(found, NoFit) else ""
-    rooms.rollback(mark)
-    rule_of = {job.id: rule for rule, jobs in excluded.items() for job in jobs}
-    shielded = [job for rule, jobs in excluded.items() if rule != already_leaving.NAME for job in jobs]
-    for job in shielded:
-        rooms.evict(whole(job))
-    shielded.sort(key=lambda job: (job.priority, job.gpus, -job.seq, job.id), reverse=True)
-    fit = fit_for(rooms, asker, budget, shielded)
+def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> str:
+    """A sentence. The scene is left changed."""
+    for step in field.steps():
+        scene.evict(step.unit)
+    mark = scene.mark()
+    found = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
+    scene.rollback(mark)
+    if not isinstance(found, NoFit):
+        over = over_limit(scene, unit)
+        if over is not None:
+            return f"{over}, whoever leaves"
+        everybody = [step.unit for step in field.steps()]
+        scene_rule = terms.forbids(everybody) or terms.objects(everybody)
+        return f"there would be room if all {len(field.chains)} permitted victims left; {scene_rule or 'they may not leave together'}"
+    shielded = _shielded(field)
+    for step in shielded:
+        scene.rooms.evict(step.unit)
+    if len(shielded) > MOST_LOOKED_AT:
+        return f"{found.why}, with all permitted victims gone"
+    simple = slot_need(unit)
+    fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS), evicted=shielded)
     if not fit.fits():
-        found = place_unit(rooms, asking(asker), budget, promised=True)
-        return f"even if every job left: {found.why if isinstance(found, NoFit) else why}"
-    shielded = [job for job in shielded if fit.uses(job)]
-    needed = put_back_all(fit, shielded)
-    needed.sort(key=lambda job: (job.seq, job.id))
+        still = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
+        return f"even if every job left: {still.why if isinstance(still, NoFit) else found.why}"
+    rule_of = {id(unit): rule for rule, units in field.excluded.items() for unit in units}
+    needed = put_back_all(fit, [step for step in shielded if fit.uses(step)])
     says = {rule.name: rule.says for rule in RULES}
-    named = [f"{job.id!r}, which {says[rule_of[job.id]]}" for job in needed[:NAMED]]
-    if len(needed) > NAMED:
-        named.append(f"{len(needed) - NAMED} more such jobs")
-    gpus = sum(job.gpus for job in needed)
-    what = f"the room (with {gpus} GPUs)" if gpus else "the room"
-    return f"{why}; with all permitted victims gone it would still need {what} of {'; '.join(named)}"
+    rules: dict[str, str] = {}
+    gpus = 0
+    for step in sorted(needed, key=lambda step: (step.job.seq, step.job.id)):
+        rules.setdefault(step.job.id, rule_of[id(step.unit)])
+        gpus += sum(step.job.group(index).gpu_milli for index in step.unit.indices)
+    named = [f"{name!r}, which {says[rules[name]]}" for name in list(rules)[:NAMED]]
+    if len(rules) > NAMED:
+        named.append(f"{len(rules) - NAMED} more such jobs")
+    what = f"the room (with {gpus // 1000} GPUs)" if gpus >= 1000 else "the room"
+    return f"{found.why}; with all permitted victims gone it would still need {what} of {'; '.join(named)}"
+
+
+def _shielded(field: Field) -> list[Step]:
+    """What rules keep from leaving, the most valuable first; of one job the last to leave first."""
+    steps: list[Step] = []
+    before: dict[str, Step] = {}
+    for rule, units in field.excluded.items():
+        for unit in units if rule != already_leaving.NAME else ():
+            job = unit.job
+            step = Step(job, unit, before.get(job.id), FREE, 0, (-job.seq, job.id, len(steps)), unit.core)
+            before[job.id] = step
+            steps.append(step)
+    depth = {step: at for at, step in enumerate(steps)}
+    return sorted(steps, key=lambda step: (-step.job.priority, -step.job.gpus, step.job.seq, step.job.id, -depth[step]))

@@ -1,75 +1,158 @@
-"""What a set of victims costs: the lexicographic objective of DESIGN §5, for the verb preempt.
+"""What a set of victims costs: the lexicographic objective of DESIGN §5.
 
-Every level adds up over the victims, so a set costs the sum of its members' prices, level by level:
+Every level adds up over the units that leave, so a set costs the sum of its members' prices, level by level:
 
 1. GPUs of victims, by priority from the highest down;
-3. work lost, in GPU-ms, per job at most the policy's bound (2 is about reclaim and has no part here);
-4. jobs stopped; 5. tasks stopped; then promises dropped, so that no promise is dropped for nothing;
+2. under reclaim, GPUs taken from projects that are over their quota and not over their fair share;
+3. work lost, in GPU-ms, per job at most the policy's bound;
+4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then promises dropped, so that none is dropped for nothing;
 6. fragmentation: nodes with GPUs that a victim leaves while others stay on them;
+   then, for an asker of a class that is served at once, victims that may take longer than its short grace;
 7. latest submitted, 8. id: of two sets the one with the youngest job, then the second youngest, ...
 
 A gang that was promised room and has not started costs nothing but its promise: it is taken before all that runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
-from bailiff_core.model.policy import PreemptionRules
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.room import work_lost
+from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.sharing import share_of, shares_devices, units_of
 
-Price = tuple[int, ...]
+MOST_CLASSES = 64
 
 
-def price(pool: Pool, rules: PreemptionRules, job: Job, priorities: Sequence[int]) -> Price:
-    """Levels 1 to 6 of one victim. `priorities`: those of all candidates, from the highest down."""
-    if job.phase == "reserved":
-        return (0,) * len(priorities) + (0, 0, 0, 1, 0)
-    return (
-        *(job.gpus if job.priority == priority else 0 for priority in priorities),
-        loss(pool, rules, job),
-        1,
-        job.size,
-        0,
-        _nodes_left_broken(pool, job),
+@dataclass(frozen=True, slots=True, order=True)
+class Price:
+    """Levels 1 and 3 to 6 of what one job loses, all of it so far."""
+
+    gpu_milli: int = 0
+    lost_gpu_ms: int = 0
+    jobs: int = 0
+    tasks: int = 0
+    promises: int = 0
+    broken_nodes: int = 0
+
+    def minus(self, other: "Price") -> "Price":
+        """Level by level. Fragmentation may go below zero: who leaves a node for good leaves it whole."""
+        return Price(
+            self.gpu_milli - other.gpu_milli,
+            self.lost_gpu_ms - other.lost_gpu_ms,
+            self.jobs - other.jobs,
+            self.tasks - other.tasks,
+            self.promises - other.promises,
+            self.broken_nodes - other.broken_nodes,
+        )
+
+
+FREE = Price()
+
+
+def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Price:
+    """What it costs that these members leave. `whole`: nothing of the job stays."""
+    started = [task for task in leaving if task.state != "reserved"]
+    if not started:
+        return Price(promises=1)
+    gpu_milli = held_gpu_milli(pool, job, started)
+    return Price(
+        gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started)
     )
 
 
-def loss(pool: Pool, rules: PreemptionRules, job: Job) -> int:
-    """Work lost by evicting the job, in GPU-ms; nothing if it has not started."""
-    if job.phase == "reserved":
-        return 0
-    return work_lost(job, pool.now, rules.restart_cost, rules.max_counted_loss)
+def held_gpu_milli(pool: Pool, job: Job, tasks: Iterable[Task]) -> int:
+    """Thousandths of GPUs that the tasks hold, rounded down."""
+    groups = job.groups()
+    total: int | Fraction = 0
+    for task in tasks:
+        group = groups[task.index]
+        if not shares_devices(group):
+            total += group.gpu_milli
+            continue
+        for device in pool.nodes[task.node].devices:
+            if task.devices >> device.number & 1:
+                total += Fraction(1000 * share_of(group, device), units_of(device))
+    return int(total)
 
 
-def weigh(pool: Pool, rules: PreemptionRules, candidates: Sequence[Job]) -> dict[str, int]:
-    """One integer per candidate. Sums of them compare as the objective does, and no two sets weigh the same.
-
-    Levels are digits, each with a base that no sum can reach. The last digit is a bit per candidate by submission.
-    """
-    priorities = sorted(dict.fromkeys(job.priority for job in candidates), reverse=True)
-    prices = [price(pool, rules, job, priorities) for job in candidates]
-    bases = [sum(level) + 1 for level in zip(*prices, strict=True)]
-    # Among sets of equal size (levels 4 and 5 see to that) the sum of `youth` is least for the youngest members.
-    size = len(candidates)
-    order = sorted(range(size), key=lambda place: (candidates[place].seq, candidates[place].id))
-    youth = {place: (1 << size) - (1 << rank) for rank, place in enumerate(order)}
-    weights = {}
-    for place, (job, levels) in enumerate(zip(candidates, prices, strict=True)):
-        weight = 0
-        for level, base in zip(levels, bases, strict=True):
-            weight = weight * base + level
-        weights[job.id] = weight * (size + 1 << size) + youth[place]
-    return weights
+def lost_gpu_ms(pool: Pool, job: Job, gpu_milli: int) -> int:
+    """Work lost if so many thousandths of GPUs of the job stop, in GPU-ms: since its last checkpoint or start, plus the restart."""
+    rules = pool.rules.preemption
+    since = max(job.last_start or 0, job.last_checkpoint or 0)
+    held = 0 if job.last_start is None else min(max(0, pool.now - since), rules.max_counted_loss)
+    return gpu_milli * (held + rules.restart_cost) // 1_000_000
 
 
-def _nodes_left_broken(pool: Pool, job: Job) -> int:
-    mine: dict[int, int] = {}
-    for task in job.tasks:
-        if task.state != "released":
-            mine[task.node] = mine.get(task.node, 0) | task.devices
+def _nodes_left_broken(pool: Pool, job: Job, leaving: Sequence[Task]) -> int:
+    mine: dict[int, list[Task]] = {}
+    for task in leaving:
+        mine.setdefault(task.node, []).append(task)
+    groups = job.groups()
     broken = 0
-    for number, devices in mine.items():
+    for number, tasks in mine.items():
         node = pool.nodes[number]
         staying = node.held.devices & ~node.releasing.devices | node.reserved.devices
-        broken += bool(devices and staying & ~devices)
+        devices = 0
+        shares = dict(node.held.shares)
+        for device, units in node.releasing.shares.items():
+            shares[device] = shares.get(device, 0) - units
+        for device, units in node.reserved.shares.items():
+            shares[device] = shares.get(device, 0) + units
+        for task in tasks:
+            devices |= task.devices
+            if shares_devices(groups[task.index]):
+                for device_of in node.devices:
+                    if task.devices >> device_of.number & 1 and device_of.number in shares:
+                        shares[device_of.number] -= share_of(groups[task.index], device_of)
+        broken += bool(devices and (staying & ~devices or any(units > 0 for units in shares.values())))
     return broken
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Levels as digits of one integer, each with a base that no sum can reach: sums compare as the objective does."""
+
+    priorities: dict[int, int]
+    of_share: int
+    of_level: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pool: Pool, jobs: Iterable[Job]) -> "Scale":
+        """A scale for any set of victims among these jobs."""
+        priorities: dict[int, None] = {}
+        count = 0
+        for job in jobs:
+            priorities[job.priority] = None
+            count += 1
+        rules = pool.rules.preemption
+        gpus = tasks = 0
+        for node in pool.nodes.values():
+            gpus += len(node.devices)
+            tasks += node.held.slots + node.reserved.slots
+        most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
+        unit = 2 * tasks + 2  # below all: victims that may take longer than the asker's short grace
+        of_level = []
+        for most in (2 * tasks + 2, count + 1, tasks + 1, count + 1, most_lost + 1):
+            of_level.append(unit)
+            unit *= 2 * most + 1
+        of_share = unit
+        unit *= 2 * (1000 * gpus + 1) + 1
+        ranks = {}
+        for priority in sorted(priorities):
+            ranks[priority] = unit
+            unit *= 2 * (1000 * gpus + 1) + 1
+        return cls(ranks, of_share, tuple(of_level))
+
+    def weight(self, priority: int, price: Price, under_share_gpu_milli: int = 0, slow: int = 0) -> int:
+        """The price as one integer."""
+        broken, promises, tasks, jobs, lost = self.of_level
+        return (
+            price.gpu_milli * self.priorities[priority]
+            + under_share_gpu_milli * self.of_share
+            + price.lost_gpu_ms * lost
+            + price.jobs * jobs
+            + price.tasks * tasks
+            + price.promises * promises
+            + price.broken_nodes * broken
+            + slow
+        )

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import Unit, holds, whole
 from bailiff_core.placement.rooms import Rooms
 
 
 def spared_by(pool: Pool, rooms: Rooms, dropped: Iterable[Job]) -> list[str]:
-    """Running victims of the dropped gangs' plans whose own place nobody needs any more.
+    """Running victims of the dropped gangs' plans whose own place nobody needs any more: jobs, or all that leaves of one.
 
     `rooms` is the pool after the drop, the new gang's room taken. Spared victims take their room back in it.
     """
@@ -17,9 +17,15 @@ def spared_by(pool: Pool, rooms: Rooms, dropped: Iterable[Job]) -> list[str]:
         plan = pool.plans.get(gang.plan) if gang.plan is not None else None
         for name in plan.victims if plan is not None else ():
             victim = pool.jobs.get(name)
-            if victim is None or victim.phase != "evicting" or victim.eviction is None:
-                continue
-            if victim.eviction.plan == gang.plan and rooms.has_place_for(whole(victim)):
-                rooms.put_back(whole(victim))
+            unit = _leaving_for(victim, gang.plan) if victim is not None else None
+            if unit is not None and rooms.has_place_for(unit):
+                rooms.put_back(unit)
                 spared.append(name)
     return spared
+
+
+def _leaving_for(victim: Job, plan: int | None) -> Unit | None:
+    if victim.phase == "evicting":
+        return whole(victim) if victim.eviction is not None and victim.eviction.plan == plan else None
+    tasks = [task for task in victim.tasks if task.eviction is not None and task.eviction.plan == plan and holds(task)]
+    return Unit(victim, tuple(task.index for task in tasks), core=False) if tasks else None

@@ -1,53 +1,101 @@
 """The general search: put candidates back, the most valuable first, and branch on those that might go all the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from bailiff_core.model.pool import Job
 from bailiff_core.placement.budget import Budget
 
+from .candidates import Chain, Step
 from .fit import Fit
 
+Test = Callable[[list[Step]], bool]
 
-def put_back_all(fit: Fit, evicted: Sequence[Job]) -> list[Job]:
+
+def in_order(chains: Sequence[Chain], weights: Mapping[Step, int]) -> list[Step]:
+    """The heaviest first; of one job the last to leave first, for what stays lets none stay less that leaves before it."""
+    keys: dict[Step, tuple[int, int]] = {}
+    for chain in chains:
+        heaviest = 0
+        for depth, step in enumerate(chain):
+            heaviest = max(heaviest, weights[step])
+            keys[step] = (heaviest, depth)
+    return sorted(keys, key=lambda step: keys[step], reverse=True)
+
+
+def put_back_all(fit: Fit, evicted: Sequence[Step]) -> list[Step]:
     """Fill-back: put back, in this order, each that still fits. The rest is irreducible, for room only ever helps."""
-    return [job for job in evicted if not fit.put_back(job)]
+    gone: dict[Step, None] = {}
+    needed: dict[Step, None] = {}  # a later step of the same job leaves, so these do
+    for step in evicted:
+        if step in needed or not fit.put_back(step):
+            gone[step] = None
+            if step.before is not None:
+                needed[step.before] = None
+    return list(gone)
 
 
 def search_tree(
-    fit: Fit, candidates: Sequence[Job], weights: Mapping[str, int], limit: int, budget: Budget
-) -> tuple[list[Job] | None, bool]:
+    fit: Fit,
+    order: Sequence[Step],
+    weights: Mapping[Step, int],
+    limit: int | None,
+    budget: Budget,
+    *,
+    may: Test | None = None,
+    accept: Test | None = None,
+) -> tuple[list[Step] | None, bool]:
     """The lightest set below `limit` whose eviction makes room, or `None`; and whether the search finished.
 
-    All candidates are evicted at the start and at the end. They are decided in order of weight, the heaviest first:
-    put back where the gang still fits, and then, as an alternative, evicted all the same.
-    Each try costs steps by the nodes it looks at.
+    All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each is put back
+    where the unit still fits, and then, as an alternative, evicted all the same. may: whether a set may leave; if not, no
+    larger one may. accept: the last word on a whole set. Each try costs steps by the nodes it looks at.
     """
-    order = sorted(candidates, key=lambda job: weights[job.id], reverse=True)
-    best: list[Job] | None = None
+    best: list[Step] | None = None
     back: list[bool] = []
+    gone: list[Step] = []
+    needed: dict[Step, int] = {}
     cost = 0
     finished = True
+    dead = False  # what is gone so far may not leave
+
+    def leave(step: Step) -> None:
+        nonlocal cost, dead
+        gone.append(step)
+        cost += weights[step]
+        if step.before is not None:
+            needed[step.before] = needed.get(step.before, 0) + 1
+        dead = may is not None and not may(gone)
+
+    def unleave() -> None:
+        nonlocal cost
+        step = gone.pop()
+        cost -= weights[step]
+        if step.before is not None:
+            needed[step.before] -= 1
+
     while True:
-        if len(back) < len(order) and cost < limit:
-            job = order[len(back)]
-            if not budget.spend(fit.effort(job)):
+        if len(back) < len(order) and not dead and (limit is None or cost < limit):
+            step = order[len(back)]
+            if not budget.spend(fit.effort(step)):
                 finished = False
                 break
-            back.append(fit.put_back(job))
-            cost += 0 if back[-1] else weights[job.id]
+            stays = not needed.get(step) and fit.put_back(step)
+            back.append(stays)
+            if not stays:
+                leave(step)
             continue
-        if cost < limit:
-            best, limit = [job for job, stays in zip(order, back, strict=True) if not stays], cost
+        if not dead and (limit is None or cost < limit) and (accept is None or accept(list(gone))):
+            best, limit = list(gone), cost
+        dead = False
         while back and not back[-1]:
-            cost -= weights[order[len(back) - 1].id]
             back.pop()
+            unleave()
         if not back:
             break
-        job = order[len(back) - 1]
-        fit.evict(job)
+        step = order[len(back) - 1]
+        fit.evict(step)
         back[-1] = False
-        cost += weights[job.id]
-    for job, stays in zip(order, back, strict=False):
+        leave(step)
+    for step, stays in zip(order, back, strict=False):
         if stays:
-            fit.evict(job)
+            fit.evict(step)
     return best, finished

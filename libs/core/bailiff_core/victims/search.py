@@ -1,0 +1,283 @@
+"""The search for the cheapest set of victims under reclaim and preempt, and how much of it is certain."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.scene import Scene
+
+from .candidates import Chain, Field, Step
+from .fit import Fit, PlaceFit, SlotFit, slot_need
+from .moves import find_new_places
+from .slots import Kept, Slots, sharpened, slots_of
+from .terms import Terms
+from .tree import Test, in_order, put_back_all, search_tree
+
+RUNNER_UP_TRIES = 2
+IMPROVEMENTS = 5
+PLACEMENT_STEPS = 10_000
+MOVE_STEPS = 2_000
+TELLS_APART = 2_000  # so many candidates are told apart by age to the last; beyond, equal cost is equal
+
+
+@dataclass(slots=True)
+class Found:
+    """The best set found, or `None`. proven: nothing is cheaper, or, without a set, nothing works.
+
+    bound: a set for less than whose cost nothing works. place, moved: where the asker and victims go, if settled already.
+    """
+
+    steps: list[Step] | None = None
+    proven: bool = False
+    why: str = ""
+    runner_up: Sequence[Step] = ()
+    bound: Sequence[Step] = ()
+    place: GangPlace | None = None
+    moved: dict[str, GangPlace] = field(default_factory=dict)
+
+
+class Search:
+    """One search. `kept`: what searches of the same batch know about needs, filled as they go."""
+
+    def __init__(self, scene: Scene, unit: Unit, candidates: Field, terms: Terms, budget: Budget, kept: Kept) -> None:
+        self.scene = scene
+        self.rooms = scene.rooms
+        self.unit = unit
+        self.field = candidates
+        self.terms = terms
+        self.budget = budget
+        self.kept = kept
+        self.needs = needs_of_unit(unit)
+        self.bound: list[Step] = []
+
+    def run(self) -> Found:
+        """The cheapest set that makes room and that the terms of the verb allow."""
+        relaxed = self._relaxed()
+        if relaxed is not None:
+            return relaxed
+        return self._general()
+
+    # --- each need by itself, which bounds the whole, and for equal tasks is the whole
+
+    def _relaxed(self) -> Found | None:
+        certain = True
+        slots: Slots | None = None
+        for need, indices in self.needs.items():
+            slots, short = slots_of(self.kept, self.rooms, need, self.field, len(indices))
+            if short <= 0:
+                continue
+            part = self.budget.part(self.budget.left // 2)
+            steps, sure = slots.cheapest(short, part)
+            self.budget.join(part)
+            if steps is None and sure:
+                return Found(proven=True)
+            if steps is None:
+                certain = False
+            elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
+                self.bound = steps
+        units = self._units(self.bound)
+        if not self.bound or self.terms.forbids(units) or self.terms.objects(units):
+            return None
+        if self.terms.limited and self.terms.above_limit(units):
+            return None
+        simple = slot_need(self.unit) is not None
+        if not simple and not self._fits_without(self.bound):
+            return None
+        if not certain:
+            return None
+        runner_up = self._next_best(slots) if simple and slots is not None else []
+        return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
+
+    def _next_best(self, slots: Slots) -> list[Step]:
+        best: list[Step] = []
+        indices = next(iter(self.needs.values()))
+        short = len(indices) - slots.free
+        heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.young))[:RUNNER_UP_TRIES]
+        for spared in heaviest:
+            part = self.budget.part(self.budget.left // 4)
+            other, _ = slots.cheapest(short, part, without=spared)
+            self.budget.join(part)
+            if other is None:
+                continue
+            units = self._units(other)
+            if self.terms.forbids(units) or self.terms.objects(units):
+                continue
+            if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
+                best = other
+        return best
+
+    def _fits_without(self, steps: Sequence[Step]) -> bool:
+        mark = self.rooms.mark()
+        for step in steps:
+            self.rooms.evict(step.unit)
+        part = self.budget.part(PLACEMENT_STEPS)
+        found = place_unit(self.rooms, self.unit, part, promised=True)
+        self.budget.join(part)
+        self.rooms.rollback(mark)
+        return isinstance(found, GangPlace)
+
+    # --- any unit, any terms
+
+    def _general(self) -> Found:
+        found = self._among(self._permitted(), with_moves=False)
+        if found.steps is None and self.terms.reclaim is not None:
+            moving = self._among(list(self.field.chains.values()), with_moves=True)
+            if moving.steps is not None:
+                moving.proven = moving.proven and found.proven
+                return moving
+            found.proven = found.proven and moving.proven
+        return found
+
+    def _permitted(self) -> list[Chain]:
+        """Of each job what may leave if nobody else does."""
+        chains = []
+        for chain in self.field.chains.values():
+            allowed: list[Step] = []
+            for step in chain:
+                if self.terms.forbids(self._units([*allowed, step])) is not None:
+                    break
+                allowed.append(step)
+            if allowed:
+                chains.append(allowed)
+        return chains
+
+    def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
+        mark = self.rooms.mark()
+        everyone = [step for chain in chains for step in chain]
+        for step in everyone:
+            self.rooms.evict(step.unit)
+        simple = slot_need(self.unit) if not self.terms.limited else None
+        fit: Fit
+        if simple is not None:
+            fit = SlotFit(self.rooms, *simple)
+        else:
+            also = (lambda steps: self.terms.above_limit(self._units(steps)) is None) if self.terms.limited else None
+            fit = PlaceFit(self.rooms, self.unit, self.budget, evicted=everyone, also=also)
+        found = self._best(fit, chains, with_moves=with_moves)
+        self.rooms.rollback(mark)
+        return found
+
+    def _best(self, fit: Fit, chains: list[Chain], *, with_moves: bool) -> Found:
+        if not fit.fits():
+            if fit.exact:
+                return Found(proven=True)
+            return Found(why="found no packing of this gang within the search steps, with all permitted victims gone")
+        useless = [step for chain in chains if not any(fit.uses(step) for step in chain) for step in reversed(chain)]
+        chains = [chain for chain in chains if any(fit.uses(step) for step in chain)]
+        for step in useless:
+            fit.stay(step)
+        everyone = [step for chain in chains for step in chain]
+        weights: Mapping[Step, int] = (
+            sharpened(everyone) if len(everyone) <= TELLS_APART else {step: step.weight for step in everyone}
+        )
+        order = in_order(chains, weights)
+
+        def weight_of(steps: Sequence[Step]) -> int:
+            return sum(weights[step] for step in steps)
+
+        def may(steps: list[Step]) -> bool:
+            anywhere = [step.job for step in steps] if with_moves else []
+            return self.terms.forbids(self._units(reversed(steps)), anywhere) is None
+
+        def accept(steps: list[Step]) -> bool:
+            return self._acceptable(steps, with_moves=with_moves)
+
+        gated = self.terms.by_set
+        best = self._first(fit, order, chains, accept)
+        limit = weight_of(best) if best else None
+        part = self.budget.part(self.budget.left * 3 // 4)
+        better, finished = search_tree(
+            fit, order, weights, limit, part, may=may if gated else None, accept=accept if gated else None
+        )
+        self.budget.join(part)
+        proven = finished and fit.exact
+        if better is not None:
+            # A search that did not finish may hold on to someone who is not needed.
+            wanted = dict.fromkeys(better)
+            best = self._fill_back(fit, sorted(order, key=lambda step: step in wanted), accept) or better
+        if not best:
+            why = "" if proven else "found no set of victims within the search steps that makes room and that the rules allow"
+            return Found(proven=proven, why=why)
+        second = self._runner_up(fit, order, best, weights, accept)
+        for _ in range(0 if proven else IMPROVEMENTS):
+            if not second or weight_of(second) > weight_of(best):
+                break
+            best, second = second, self._runner_up(fit, order, second, weights, accept) or best
+        return Found(best, proven=proven, runner_up=second, bound=best if proven else self.bound)
+
+    def _first(self, fit: Fit, order: list[Step], chains: list[Chain], accept: Test) -> list[Step]:
+        """A set to begin with: what fill-back leaves, in the first of several orders in which that is allowed."""
+        best = self._fill_back(fit, order, accept)
+        if best or not self.terms.by_set:
+            return best
+        of_project: dict[str, dict[str, None]] = {}
+        for chain in chains:
+            of_project.setdefault(chain[0].job.project, {})[chain[0].job.id] = None
+        tries = [sorted(order, key=lambda step: step.job.id not in first) for first in of_project.values()]
+        size = {step: sum(entry.price.gpu_milli for entry in chain) for chain in chains for step in chain}
+        tries.append(sorted(order, key=lambda step: -size[step]))
+        return next((found for found in (self._fill_back(fit, each, accept) for each in tries) if found), [])
+
+    def _fill_back(self, fit: Fit, order: Sequence[Step], accept: Test) -> list[Step]:
+        """An irreducible set, where it is allowed, else nothing; all are evicted before and after."""
+        victims = put_back_all(fit, order)
+        allowed = not self.terms.by_set or accept(victims)
+        gone = dict.fromkeys(victims)
+        for step in order:
+            if step not in gone:
+                fit.evict(step)
+        return victims if allowed else []
+
+    def _runner_up(
+        self, fit: Fit, order: Sequence[Step], victims: Sequence[Step], weights: Mapping[Step, int], accept: Test
+    ) -> list[Step]:
+        """The lightest of the sets that fill-back finds when one of the heaviest victims, and what follows it, is spared."""
+        best: list[Step] = []
+        tries = RUNNER_UP_TRIES if isinstance(fit, SlotFit) else 1
+        for spared in sorted(victims, key=lambda step: -weights[step])[:tries]:
+            kept = [step for step in order if step.job is spared.job and _follows(step, spared)]
+            others = self._without(fit, order, kept, accept)
+            if others and (not best or sum(weights[step] for step in others) < sum(weights[step] for step in best)):
+                best = others
+        return best
+
+    def _without(self, fit: Fit, order: Sequence[Step], kept: Sequence[Step], accept: Test) -> list[Step]:
+        back = []
+        for step in kept:
+            if not fit.put_back(step):
+                break
+            back.append(step)
+        found: list[Step] = []
+        if len(back) == len(kept):
+            staying = dict.fromkeys(kept)
+            found = self._fill_back(fit, [step for step in order if step not in staying], accept)
+        for step in back:
+            fit.evict(step)
+        return found
+
+    def _acceptable(self, steps: Sequence[Step], *, with_moves: bool) -> bool:
+        units = self._units(steps)
+        moved: list[Job] = []
+        if with_moves:
+            mark = self.rooms.mark()
+            if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
+                names = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
+                moved = [step.job for step in steps if step.job.id in names]
+            self.rooms.rollback(mark)
+        return self.terms.forbids(units, moved) is None and self.terms.objects(units, moved) is None
+
+    def _units(self, steps: Iterable[Step]) -> list[Unit]:
+        return [step.unit for step in steps]
+
+
+def _follows(step: Step | None, first: Step) -> bool:
+    """Whether it is `first`, or leaves only after it."""
+    while step is not None:
+        if step is first:
+            return True
+        step = step.before
+    return False

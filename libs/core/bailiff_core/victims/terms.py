@@ -1,0 +1,80 @@
+"""What a verb asks of its asker, and of a set of victims as a whole (semantics §3)."""
+
+from collections.abc import Iterable, Sequence
+
+from bailiff_core.model.policy import Verb
+from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlace
+from bailiff_core.protections import budget, forbidden
+from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
+from bailiff_core.scene import Scene
+
+
+def why_not_ask(scene: Scene, shares: Shares, unit: Unit, verb: Verb) -> str | None:
+    """Why the unit may not have room made for it under this verb, whoever would leave."""
+    rules = scene.pool.rules.preemption
+    if verb not in rules.verbs:
+        return f"the policy does not let it displace others by {verb}"
+    if verb == "preempt" and not unit.job.may_preempt:
+        return "its class does not let it displace others"
+    if verb == "reclaim":
+        return may_reclaim(scene, shares, unit)
+    if verb == "consolidate":
+        if not rules.most_moved:
+            return "the policy does not let jobs be moved to make room"
+        if not unit.job.preemptible:
+            return "nobody is moved for a job that is not preemptible itself"
+        return over_limit(scene, unit)
+    return over_quota(scene, unit)
+
+
+class Terms:
+    """Tests sets of victims for one asker. Made before anything is evicted in `scene`.
+
+    earlier: units that leave for earlier askers of the same batch.
+    """
+
+    def __init__(self, scene: Scene, shares: Shares, unit: Unit, verb: Verb, earlier: Sequence[Unit] = ()) -> None:
+        self.scene = scene
+        self.unit = unit
+        self.verb = verb
+        self.earlier = earlier
+        self.reclaim = Reclaim(scene, shares, unit) if verb == "reclaim" else None
+        rules = scene.pool.rules
+        self.limited = over_limit(scene, unit) is not None
+        self.by_set = bool(
+            self.reclaim is not None
+            or rules.protections.budgets
+            or (verb == "preempt" and rules.scope == "pool" and rules.preemption.quota_shields and rules.projects)
+        )
+
+    def forbids(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
+        """Why these may not all leave; a subset of what may leave may. Units of jobs that are moved are not taken."""
+        if not self.by_set:
+            return None
+        spent = budget.within(self.scene.pool, [*self.earlier, *leaving])
+        if spent is not None:
+            return spent
+        if self.reclaim is not None:
+            there = dict.fromkeys(job.id for job in moved)
+            taken = [unit for unit in leaving if unit.job.id not in there] if there else leaving
+            return None if self.reclaim.admits(taken) else "a project would lose more than it has beyond its share"
+        return forbidden(self.scene.pool, self.verb, self.unit.job, leaving)
+
+    def objects(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
+        """What speaks against a whole set that is not forbidden."""
+        if self.reclaim is None:
+            return None
+        there = dict.fromkeys(job.id for job in moved)
+        return self.reclaim.unbalanced([unit for unit in leaving if unit.job.id not in there])
+
+    def above_limit(self, leaving: Iterable[Unit], place: GangPlace | None = None) -> str | None:
+        """Why the asker would be above a limit even when these have left."""
+        usage = self.scene.usage
+        mark = usage.mark()
+        for unit in leaving:
+            usage.evict(unit)
+        over = over_limit(self.scene, self.unit, place)
+        usage.rollback(mark)
+        return over
