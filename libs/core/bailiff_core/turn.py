@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from .fold import enact
+from .lifecycle.ageing import ageing
+from .lifecycle.agenda import agenda_of
 from .lifecycle.attempts import (
     broken_attempts,
     cancelled_jobs,
@@ -11,9 +13,13 @@ from .lifecycle.attempts import (
     scaled_down,
     shrunk_gangs,
 )
+from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import moved_jobs, reservations
+from .lifecycle.stale_gang import stale_gangs
+from .lifecycle.timeouts import schedule_timeouts
 from .model.pool import Pool
+from .protections import no_borrowing
 from .records.payload import Decision
 from .records.wire import Record
 from .verbs.allocate import allocate
@@ -32,10 +38,14 @@ RULES: tuple[Rule, ...] = (
     reservations,
     withdrawn_evictions,
     stuck_evictions,
+    enforcement,
+    ageing,
     answered_requests,
     timed_out_selection,
     allocate,
     request_preemptions,
+    schedule_timeouts,
+    stale_gangs,
 )
 MOST_ROUNDS = 1000
 
@@ -78,11 +88,16 @@ def decision_record(pool: Pool, decision: Decision, prev: str, turn_end: bool) -
     )
 
 
+def protections_wake(pool: Pool) -> list[int]:
+    """When a rule of waiting, of broken gangs, or of borrowing next has something to say."""
+    return [moment for moment in (agenda_of(pool).next(pool.now), no_borrowing.opens_next(pool)) if moment is not None]
+
+
 def wake_at(pool: Pool) -> int | None:
     """The next moment, µs, at which time alone may lead to a decision; None while there is none."""
     if pool.policy is None:
         return None
-    moments: list[int] = []
+    moments = protections_wake(pool)
     if pool.selection is not None and pool.selection.deadline is not None:
         moments.append(pool.selection.deadline)
     for name in pool.reserved:

@@ -84,9 +84,7 @@ class Town(Sketch):
         demand = JobDemand(job=name, tasks=groups, min_tasks=minimum, project=project or None)
         number = len(self.pool.jobs) + 1
         given = {"priority": 50, "preemptible": True, **rest}
-        return Job(
-            name, number, 0, demand, "train", given["priority"], given["preemptible"], True, "0" * 64, project=project
-        )
+        return Job(name, number, 0, demand, "train", given["priority"], given["preemptible"], True, "0" * 64, project=project)
 
 
 def whole(job: Job) -> Unit:

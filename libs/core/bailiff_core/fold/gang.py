@@ -1,13 +1,7 @@
 """Whether a gang has all that it needs, and since when it has not."""
 
-from collections.abc import Iterable
-
 from bailiff_core.model.pool import Job, Pool, Task
-
-
-def core_stands(job: Job, members: Iterable[Task]) -> bool:
-    """Whether the job runs with just these members; those that have finished well count as there."""
-    return len({task.index for task in members} | {task.index for task in job.tasks if is_done(task)}) >= job.minimum
+from bailiff_core.model.units import core_stands
 
 
 def is_done(task: Task) -> bool:

@@ -37,10 +37,10 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     """Victims are on their way out, those that move to a place kept for them; the room is promised to the asker."""
     plan = Plan(pool.seq, decision.asker.job, [])
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
-        if decision.verb == "reclaim" and not choice.moved:
-            no_borrowing.mark(pool, decision.asker.project, choice.project)
         _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision)
     asker = pool.jobs[decision.asker.job]
+    if decision.verb == "reclaim":
+        no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.moved))
     if decision.tasks:
         grow(pool, asker, decision.placement, True, decision.expires)
     else:
@@ -51,9 +51,7 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     close_request(pool, decision.request)
 
 
-def _leave(
-    pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided
-) -> None:
+def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided) -> None:
     eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
     if choice.reserved:
         _inherit(pool, victim, plan, decision.spared)

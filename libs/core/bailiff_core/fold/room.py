@@ -2,14 +2,15 @@
 
 import hashlib
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from bailiff_core.canonical import canonical_json
-from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.places import NodeShare, bits, numbers
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import ENDED, Eviction, Job, JobPhase, Node, Pool, Room, Task
-from bailiff_core.model.sharing import share_of, shares_devices
+from bailiff_core.model.room import add, remove
+from bailiff_core.model.sharing import amount_of, devices_of
 from bailiff_core.queue.order import dequeue, enqueue, queue_key
 
 # --- sums
@@ -18,17 +19,17 @@ from bailiff_core.queue.order import dequeue, enqueue, queue_key
 @contextmanager
 def changing(pool: Pool, job: Job, only: Task | None = None) -> Iterator[None]:
     """Whatever changes inside about the job's tasks (or the one given) is reflected in the nodes' sums after it."""
-    _count(pool, job, job.tasks if only is None else [only], -1)
+    _count(pool, job, job.tasks if only is None else [only], remove)
     yield
-    _count(pool, job, job.tasks if only is None else [only], 1)
+    _count(pool, job, job.tasks if only is None else [only], add)
 
 
 def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
     """Keep these places for the job's next attempt, instead of those kept so far."""
-    _count(pool, job, job.promise, -1)
+    _count(pool, job, job.promise, remove)
     pool.room_grew |= bool(job.promise)
     job.promise, job.promise_until, job.promise_verb = places, until, verb
-    _count(pool, job, places, 1)
+    _count(pool, job, places, add)
 
 
 def recount_shares(pool: Pool, node: Node) -> None:
@@ -37,21 +38,24 @@ def recount_shares(pool: Pool, node: Node) -> None:
         room.shares.clear()
     for job in pool.active_jobs():
         for task in (*job.tasks, *job.promise):
-            group = job.group(task.index)
-            if task.node == node.number and shares_devices(group):
-                for room in _rooms_of(job, task, node):
-                    _add_shares(room, node, group, task, 1)
+            if task.node != node.number:
+                continue
+            _, _, _, shares = amount_of(node, job.group(task.index), task.devices)
+            for room in _rooms_of(job, task, node):
+                for number, share in shares.items():
+                    room.shares[number] = room.shares.get(number, 0) + share
 
 
-def _count(pool: Pool, job: Job, tasks: Iterable[Task], sign: int) -> None:
+def _count(pool: Pool, job: Job, tasks: Iterable[Task], change: Callable[..., None]) -> None:
     pool.stale_jobs[job.id] = None
     for task in tasks:
         if task.state == "released":
             continue
         pool.stale_nodes[task.node] = None
-        node, group = pool.nodes[task.node], job.group(task.index)
+        node = pool.nodes[task.node]
+        amount = amount_of(node, job.group(task.index), task.devices)
         for room in _rooms_of(job, task, node):
-            _add(room, node, group, task, sign)
+            change(room, *amount)
 
 
 def _rooms_of(job: Job, task: Task, node: Node) -> tuple[Room, ...]:
@@ -68,27 +72,6 @@ def is_leaving(job: Job, task: Task) -> bool:
     if any(eviction.stuck for eviction in evictions):
         return False
     return task.state == "exited" or any(eviction.spare_seq is None for eviction in evictions)
-
-
-def _add(room: Room, node: Node, group: TaskGroup, task: Task, sign: int) -> None:
-    room.cpu_milli += sign * group.cpu_milli
-    room.memory_bytes += sign * group.memory_bytes
-    room.slots += sign
-    if shares_devices(group):
-        _add_shares(room, node, group, task, sign)
-    elif sign > 0:
-        room.devices |= task.devices
-    else:
-        room.devices &= ~task.devices
-
-
-def _add_shares(room: Room, node: Node, group: TaskGroup, task: Task, sign: int) -> None:
-    for number in bits(task.devices):
-        units = room.shares.get(number, 0) + sign * share_of(group, node.devices[number])
-        if units:
-            room.shares[number] = units
-        else:
-            room.shares.pop(number, None)
 
 
 # --- indices
@@ -194,8 +177,7 @@ def tasks_of(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: b
     for share in placement:
         free = numbers(share.devices)
         for index in numbers(share.tasks):
-            group = job.group(index)
-            count = (group.gpu_devices or 1) if shares_devices(group) else group.gpu_milli // 1000
+            count = devices_of(job.group(index))
             mask = sum(1 << device for device in free[:count])
             del free[:count]
             start_seq = None if reserved else pool.seq

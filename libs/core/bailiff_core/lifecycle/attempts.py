@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from bailiff_core.fold.gang import at_work, core_stands
+from bailiff_core.fold.gang import at_work
 from bailiff_core.fold.growth import beyond
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.units import core_stands
 from bailiff_core.protections import stale_gang
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision

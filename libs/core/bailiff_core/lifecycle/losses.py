@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from fractions import Fraction
 
-from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.places import bits
+from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.sharing import share_of, shares_devices, units_of
 
 

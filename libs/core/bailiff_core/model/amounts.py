@@ -1,6 +1,7 @@
 """Amounts of the three resources that projects are measured in, and what one may write for them."""
 
 from fractions import Fraction
+from math import ceil, floor
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
@@ -45,21 +46,14 @@ RESOURCES = ("GPUs", "CPUs", "GiB of memory")
 _SCALES = (1000, 1000, 2**30)
 
 
-def in_words(resource: int, *amounts: Amount) -> tuple[str, ...]:
-    """Amounts of a resource (its position in `Amounts`) as people write them, in `RESOURCES`: `1.5`, rounded up to thousandths.
+def in_words(resource: int, amount: Amount, *, up: bool = True) -> str:
+    """An amount of a resource (a position in `Amounts`) as people write it, in `RESOURCES`: `1.5`, in thousandths.
 
-    Two different amounts never read the same: where they would, the exact fraction is written out.
+    Use is rounded up and bounds down, so that use above a bound never reads like the bound.
     """
-    shown = tuple(_decimal(amount, _SCALES[resource]) for amount in amounts)
-    if len(dict.fromkeys(shown)) < len(dict.fromkeys(amounts)):
-        return tuple(str(Fraction(amount, _SCALES[resource])) for amount in amounts)
-    return shown
-
-
-def _decimal(amount: Amount, scale: int) -> str:
-    thousandths = -(-amount * 1000 // scale)
-    sign = "-" if thousandths < 0 else ""
-    return f"{sign}{abs(thousandths) // 1000}.{abs(thousandths) % 1000:03}".rstrip("0").rstrip(".")
+    exact = Fraction(amount * 1000, _SCALES[resource])
+    thousandths = ceil(exact) if up else floor(exact)
+    return f"{thousandths // 1000}.{thousandths % 1000:03}".rstrip("0").rstrip(".")
 
 
 class Bounds(Document):

@@ -117,9 +117,10 @@ class Job:
 
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
-    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved). evicted_at: involuntary
-    evictions that a rule still counts. stale_since: since when the running gang lacks a member that it needs.
-    waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it waited for its first start.
+    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved).
+    evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
+    that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
+    waited for its first start.
     """
 
     id: str
@@ -255,8 +256,8 @@ class Pool:
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
     for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
-    run_limits: when jobs that run reach their run-time limit, soonest first. reclaimed_at: when a project was last reclaimed from. enforcing: a policy was applied with the wish that what it
-    would not have admitted leaves.
+    run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
+    applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
     """
 
     domain: str = ""

@@ -4,7 +4,7 @@ Below its minimum a job asks for all that is missing at once, at its minimum for
 at a time, then surplus sub-groups, and after those its core, whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -54,6 +54,11 @@ def victim_units(job: Job) -> list[Unit]:
 def whole(job: Job) -> Unit:
     """All members that hold or are promised room."""
     return Unit(job, tuple(task.index for task in job.tasks if holds(task)), core=True)
+
+
+def core_stands(job: Job, members: Iterable[Task]) -> bool:
+    """Whether the job runs with just these members; those that have finished well count as there."""
+    return _tree(job, list(members)).satisfied
 
 
 def holds(task: Task) -> bool:

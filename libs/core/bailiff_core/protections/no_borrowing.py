@@ -4,6 +4,7 @@ Reclaim marks the losing project and those above it, up to where the asker's sid
 project starts nothing that would take it beyond its quota.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from bailiff_core.model.amounts import UNLIMITED, Amounts
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 NAME = "cooldown"
 
 
-def mark(pool: Pool, asker: str, victim: str) -> None:
-    """The victim's project lost something to the asker's by reclaim."""
+def mark(pool: Pool, asker: str, losers: Iterable[str]) -> None:
+    """These projects lost something to the asker's by reclaim."""
     tree = tree_of(pool)
-    common = tree.common(tree.leaf_of(asker), tree.leaf_of(victim))
-    for project in tree.branches[tree.leaf_of(victim)].path:
-        if project == common:
-            break
-        pool.reclaimed_at[project] = pool.now
+    mine = tree.leaf_of(asker)
+    for leaf in dict.fromkeys(tree.leaf_of(loser) for loser in losers):
+        common = tree.common(mine, leaf)
+        for project in tree.branches[leaf].path:
+            if project == common:
+                break
+            pool.reclaimed_at[project] = pool.now
 
 
 def may_borrow_at(pool: Pool, project: str) -> int:

@@ -187,5 +187,5 @@ def _exceeds(used: Amounts, bound: Amounts) -> bool:
 
 
 def _would_use(project: str, at: int, used: Amounts, bound: Amounts, word: str, what: str = "") -> str:
-    mine, most = in_words(at, used[at], bound[at])
+    mine, most = in_words(at, used[at]), in_words(at, bound[at], up=False)
     return f"{called(project)} would use {mine} of its {word} of {most} {RESOURCES[at]}{what}"

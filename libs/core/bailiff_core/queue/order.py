@@ -14,7 +14,6 @@ from bailiff_core.model.units import Unit, next_unit, victim_units
 from .fair_share import allocatable, fair_shares
 from .measure import of_unit
 from .tree import ROOT
-from .usage import counts
 
 if TYPE_CHECKING:
     from bailiff_core.scene import Scene
@@ -61,7 +60,7 @@ def _stage(job: Job) -> int:
         return 0
     if job.demand.sub_groups:
         return 1 if all(leaving.core for leaving in victim_units(job)) else 2
-    return 1 if sum(counts(job, task) for task in job.tasks) <= job.minimum else 2
+    return 1 if sum(task.eviction is None for task in job.tasks) <= job.minimum else 2
 
 
 @dataclass(slots=True)

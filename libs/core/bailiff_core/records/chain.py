@@ -35,14 +35,13 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     `WriterStarted` raises the epoch.
     """
     at = dict(wire.headers)
-    found = at.get("ce_domain", b"").decode(errors="replace")
-    if found != head.domain:
-        return Break(f"domain is {found!r}, expected {head.domain!r}")
+    if at.get("ce_domain") != head.domain.encode():
+        return Break(f"domain is {_text(at, 'ce_domain')!r}, expected {head.domain!r}")
     if at.get("ce_seq") != str(head.next_seq).encode():
-        return Break(f"seq is {at.get('ce_seq', b'?').decode(errors='replace')}, expected {head.next_seq}")
+        return Break(f"seq is {_text(at, 'ce_seq') or '?'}, expected {head.next_seq}")
     if at.get("ce_prev") != head.hash.encode():
-        return Break(f"prev is {at.get('ce_prev', b'?').decode(errors='replace')[:12]}…, expected {head.hash[:12]}…")
-    kind = at.get("ce_type", b"").decode(errors="replace")
+        return Break(f"prev is {(_text(at, 'ce_prev') or '?')[:12]}…, expected {head.hash[:12]}…")
+    kind = _text(at, "ce_type")
     if (head.next_seq == 0) != (kind == DOMAIN_CREATED):
         return Break(f"{kind or 'a record without a type'} at seq {head.next_seq}")
     epoch_text = at.get("ce_epoch", b"")
@@ -51,8 +50,12 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
         if epoch <= head.epoch:
             return Break(f"a writer started with epoch {epoch}, but {head.epoch} is taken")
     elif epoch != head.epoch:
-        return Break(f"epoch is {epoch_text.decode(errors='replace')!r}, expected {head.epoch}")
-    time = at.get("ce_time", b"").decode(errors="replace")
+        return Break(f"epoch is {_text(at, 'ce_epoch')!r}, expected {head.epoch}")
+    time = _text(at, "ce_time")
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
     return ChainHead(head.domain, head.next_seq + 1, record_hash(wire), epoch, time)
+
+
+def _text(headers: dict[str, bytes], name: str) -> str:
+    return headers.get(name, b"").decode(errors="replace")

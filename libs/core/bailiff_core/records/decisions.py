@@ -47,7 +47,7 @@ class ReservationDropped(Decision):
     """The reservation is gone: it expired, its job went away, or its room did. tasks: only these, of a job that runs."""
 
     job: Name
-    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled"]
+    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy"]
     plan: Count | None = None
     tasks: str = ""
 

@@ -102,15 +102,37 @@ def record_hash(wire: Wire) -> str:
 
     Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
     """
-    headers = sorted(header for header in wire.headers if header[0].startswith("ce_"))
-    parts = [_TAG, len(headers).to_bytes(4, "big")]
-    for name, value in headers:
-        parts += (_prefixed_name(name), len(value).to_bytes(4, "big"), value)
+    headers = wire.headers
+    order, count = _hash_order(tuple([name for name, _ in headers]))
+    if order is None:
+        order, count = _sorted_by_value_too(wire)
+    parts = [_TAG, count]
+    for place, prefixed in order:
+        value = headers[place][1]
+        parts += (prefixed, len(value).to_bytes(4, "big"), value)
     parts += (len(wire.value).to_bytes(4, "big"), wire.value)
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-@lru_cache(maxsize=64)
+_Order = tuple[tuple[int, bytes], ...]
+
+
+@lru_cache(maxsize=64)  # nearly all records have the same few sets of headers
+def _hash_order(names: tuple[str, ...]) -> tuple[_Order | None, bytes]:
+    """Where the hashed headers stand, in order of their names; nothing where one name stands twice."""
+    places = [place for place, name in enumerate(names) if name.startswith("ce_")]
+    if len({names[place] for place in places}) < len(places):
+        return None, b""
+    places.sort(key=lambda place: names[place])
+    return tuple((place, _prefixed_name(names[place])) for place in places), len(places).to_bytes(4, "big")
+
+
+def _sorted_by_value_too(wire: Wire) -> tuple[_Order, bytes]:
+    places = [place for place, (name, _) in enumerate(wire.headers) if name.startswith("ce_")]
+    places.sort(key=lambda place: wire.headers[place])
+    return tuple((place, _prefixed_name(wire.headers[place][0])) for place in places), len(places).to_bytes(4, "big")
+
+
 def _prefixed_name(name: str) -> bytes:
     part = name.encode()
     return len(part).to_bytes(4, "big") + part
@@ -118,22 +140,32 @@ def _prefixed_name(name: str) -> bytes:
 
 def decode(wire: Wire) -> Record:
     """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
-    at = {name[3:]: value.decode(errors="replace") for name, value in wire.headers if name.startswith("ce_")}
+    at = dict(wire.headers)
     try:
-        where = f"{at['domain']}#{at['seq']} {at['type']}"
-        kind = AUDIT_TYPES.get(at["type"])
-        if kind is None and at.get("essential") != "false":
-            raise UnreadableRecord(f"{where}: this release does not know the type, and the fold needs it; use a newer one")
-        data = None if kind is None else kind.model_validate_json(wire.value)
+        name = at["ce_type"].decode()
+        kind = AUDIT_TYPES.get(name)
+        if kind is None and at.get("ce_essential") != b"false":
+            raise UnreadableRecord(f"{_where(at)}: this release does not know the type, and the fold needs it; use a newer one")
         return Record(
-            domain=at["domain"], seq=int(at["seq"]), epoch=int(at["epoch"]), turn=int(at["turn"]),
-            turn_end=at["turnend"] == "true", time=time_value(at["time"]), prev=at["prev"],
-            writer=at["source"].rpartition("/")[2], engine=at["engine"], policy=int(at["policy"]),
-            type=at["type"], data=data, cause=at.get("cause", ""), inputs=_positions(at.get("inputs", "")),
-            actor=at.get("actor", ""), auth=at.get("auth", ""),
+            domain=_text(at["ce_domain"]), seq=int(at["ce_seq"]), epoch=int(at["ce_epoch"]), turn=int(at["ce_turn"]),
+            turn_end=at["ce_turnend"] == b"true", time=time_value(_text(at["ce_time"])), prev=at["ce_prev"].decode(),
+            writer=_text(at["ce_source"]).rpartition("/")[2], engine=_text(at["ce_engine"]), policy=int(at["ce_policy"]),
+            type=name, data=None if kind is None else kind.model_validate_json(wire.value),
+            cause=at.get("ce_cause", b"").decode(), inputs=_positions(at.get("ce_inputs", b"").decode()),
+            actor=_text(at.get("ce_actor", b"")), auth=_text(at.get("ce_auth", b"")),
         )  # fmt: skip
     except (KeyError, ValueError, ValidationError) as error:
-        raise UnreadableRecord(f"{at.get('domain')}#{at.get('seq')} {at.get('type')}: {error}") from error
+        raise UnreadableRecord(f"{_where(at)}: {error}") from error
+
+
+@lru_cache(maxsize=256)  # domain, writer, engine, time and actor repeat
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _where(at: dict[str, bytes]) -> str:
+    domain, seq, kind = (at.get(f"ce_{name}", b"?").decode(errors="replace") for name in ("domain", "seq", "type"))
+    return f"{domain}#{seq} {kind}"
 
 
 def _positions(text: str) -> tuple[tuple[str, int], ...]:

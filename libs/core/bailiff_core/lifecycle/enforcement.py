@@ -1,0 +1,111 @@
+"""A policy that was applied with the wish that what it would not have admitted leaves. Without the wish nobody does."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from bailiff_core.model.amounts import RESOURCES, UNLIMITED, Amounts, in_words
+from bailiff_core.model.places import ranges
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.units import Unit, victim_units
+from bailiff_core.queue.tree import called
+from bailiff_core.queue.usage import Usage
+from bailiff_core.records.decisions import EvictionDecided, ReservationDropped
+from bailiff_core.records.payload import Decision
+from bailiff_core.scene import scene_of
+
+from .attempts import grace_of
+
+MOST_TOLD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """So much of a project's use may not be exceeded, counting all its jobs or only those that are not preemptible."""
+
+    project: str
+    what: str
+    most: Amounts
+    used: Callable[[str], Amounts]
+    preemptible_too: bool
+
+    def exceeded(self, resource: int) -> bool:
+        """Whether more of the resource is used."""
+        return self.most[resource] != UNLIMITED and self.used(self.project)[resource] > self.most[resource]
+
+    def holds(self) -> bool:
+        """Whether nothing is exceeded."""
+        return not any(self.exceeded(resource) for resource in range(len(RESOURCES)))
+
+    def says(self) -> str:
+        """What is exceeded."""
+        for at, name in enumerate(RESOURCES):
+            if self.exceeded(at):
+                used, most = in_words(at, self.used(self.project)[at], self.most[at])
+                return f"{called(self.project)} uses {used} of its {self.what} of {most} {name}"
+        return f"{called(self.project)} keeps to its {self.what}"
+
+
+def enforcement(pool: Pool) -> Iterator[Decision]:
+    """Where a project is above a limit, or its use that is not preemptible above its quota, the least valuable leave.
+
+    What was only promised room goes first, then lower priority, then what was submitted later; surplus before a whole
+    job. Whoever turns out not to be in the way stays.
+    """
+    if not pool.enforcing:
+        return
+    usage = scene_of(pool).usage
+    bounds = [bound for bound in _bounds(usage) if not bound.holds()]
+    said = {bound.project: bound.says() for bound in bounds}
+    mark = usage.mark()
+    gone = _put_back(usage, bounds, _take(pool, usage, bounds))
+    usage.rollback(mark)
+    for job in sorted((units[0].job for units in gone.values()), key=lambda job: (job.seq, job.id)):
+        path = usage.tree.branches[usage.leaf_of(job)].path
+        reason = "; ".join(said[project] for project in path if project in said)
+        yield _leave(pool, job, gone[job.id], f"the policy is enforced: {reason}"[:MOST_TOLD])
+
+
+def _bounds(usage: Usage) -> Iterator[Bound]:
+    for name, branch in usage.tree.branches.items():
+        yield Bound(name, "limit", branch.limit, usage.allocated, True)
+        yield Bound(name, "quota for work that is not preemptible", branch.quota, usage.non_preemptible, False)
+
+
+def _take(pool: Pool, usage: Usage, bounds: Iterable[Bound]) -> dict[str, list[Unit]]:
+    """Evict in `usage` until all bounds hold, or nobody is left who could leave; by job."""
+    jobs = sorted(pool.active_jobs(), key=lambda job: (job.phase != "reserved", job.priority, -job.seq, job.id))
+    gone: dict[str, list[Unit]] = {}
+    for bound in bounds:
+        inside = [job for job in jobs if bound.project in usage.tree.branches[usage.leaf_of(job)].path]
+        units = {job.id: victim_units(job) for job in inside if bound.preemptible_too or not job.preemptible}
+        for resource in range(len(RESOURCES)):
+            for name, parts in units.items():
+                for at, unit in enumerate(parts):
+                    if not bound.exceeded(resource):
+                        break
+                    left = gone.setdefault(name, [])
+                    if len(left) <= at and any(usage.held_by(part)[resource] > 0 for part in parts[len(left) : at + 1]):
+                        for part in parts[len(left) : at + 1]:
+                            usage.evict(part)
+                            left.append(part)
+    return {name: units for name, units in gone.items() if units}
+
+
+def _put_back(usage: Usage, bounds: list[Bound], gone: dict[str, list[Unit]]) -> dict[str, list[Unit]]:
+    """Who need not leave, the most valuable first."""
+    for units in sorted(gone.values(), key=lambda units: (-units[0].job.priority, units[0].job.seq, units[0].job.id)):
+        while units:
+            usage.put_back(units[-1])
+            if not all(bound.holds() for bound in bounds):
+                usage.evict(units[-1])
+                break
+            units.pop()
+    return {name: units for name, units in gone.items() if units}
+
+
+def _leave(pool: Pool, job: Job, units: list[Unit], reason: str) -> Decision:
+    if job.phase == "reserved" and units[-1].core:
+        return ReservationDropped(job=job.id, reason="policy", plan=job.plan)
+    tasks = "" if units[-1].core else ranges(index for unit in units for index in unit.indices)
+    grace = grace_of(pool, job)
+    return EvictionDecided(job=job.id, attempt=job.attempt, cause="policy", grace=grace, reason=reason, tasks=tasks)

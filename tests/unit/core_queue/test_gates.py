@@ -1,0 +1,226 @@
+"""Limits, quotas, and what may be reclaimed from whom."""
+
+import pytest
+from tests.builders import GIB, group
+from tests.unit.core_queue.kit import Town, Trials, gpus, project, surplus, whole
+
+from bailiff_core.model.amounts import Amounts
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.gang import GangPlace, TaskPlace
+from bailiff_core.queue.gates import Reclaim, loser, may_reclaim, over_limit, over_quota
+from bailiff_core.queue.order import shares_now
+
+
+def test_a_limit_holds_at_every_ancestor() -> None:
+    town = Town(project("lab", limit=8), project("a", "lab", limit=6), project("b", "lab"))
+    town.runs("r", "a", group(gpus=4))
+    town.runs("s", "b", group(gpus=3))
+    scene = town.scene()
+    assert over_limit(scene, whole(town.waits("small", "a"))) is None
+    assert over_limit(scene, whole(town.waits("big", "a", group(gpus=3)))) == "project a would use 7 of its limit of 6 GPUs"
+    assert over_limit(scene, whole(town.waits("other", "b", group(gpus=2)))) == "project lab would use 9 of its limit of 8 GPUs"
+    assert over_limit(scene, whole(town.waits("cpu", "b", group(cpu=99)))) is None
+
+
+def test_limits_are_tested_after_victims_are_gone() -> None:
+    town = Town(project("a", limit=4))
+    victim = town.runs("r", "a", group(gpus=4))
+    unit = whole(town.waits("w", "a", group(gpus=2)))
+    scene = town.scene()
+    assert over_limit(scene, unit) == "project a would use 6 of its limit of 4 GPUs"
+    scene.usage.evict(whole(victim))
+    assert over_limit(scene, unit) is None
+
+
+def test_other_resources_are_named_as_people_name_them() -> None:
+    town = Town(project("a", limit={"cpus": 1.5, "memory": "3GiB"}))
+    scene = town.scene()
+    assert over_limit(scene, whole(town.waits("x", "a", group(cpu=2)))) == "project a would use 2 of its limit of 1.5 CPUs"
+    assert over_limit(scene, whole(town.waits("y", "a", group(gib=4)))) == (
+        "project a would use 4 of its limit of 3 GiB of memory"
+    )
+
+
+def test_bytes_are_refused_only_where_no_device_would_do_and_at_last_by_their_place() -> None:
+    town = Town(project("a", limit={"gpus": 0.2}), gpus=2, memory=(40, 80))
+    unit = whole(town.waits("w", "a", group(gpu_share_bytes=10 * GIB)))
+    scene = town.scene()
+    assert over_limit(scene, unit) is None
+    assert over_limit(scene, unit, GangPlace((TaskPlace(0, 0, 0b10),), later=False)) is None
+    small = over_limit(scene, unit, GangPlace((TaskPlace(0, 0, 0b01),), later=False))
+    assert small == "project a would use 0.25 of its limit of 0.2 GPUs"
+
+
+def test_more_than_the_limit_never_reads_like_the_limit() -> None:
+    town = Town(project("a", limit={"memory": 3 * GIB + 1}))
+    unit = whole(town.waits("w", "a", group(memory_bytes=3 * GIB + 2)))
+    assert over_limit(town.scene(), unit) == "project a would use 3.001 of its limit of 3 GiB of memory"
+
+
+def test_work_that_is_not_preemptible_stays_within_quota_at_every_ancestor() -> None:
+    town = Town(project("lab", quota=5), project("a", "lab", quota=4), project("b", "lab", quota=4))
+    town.runs("borrows", "a", group(gpus=4))
+    town.runs("serves", "b", group(gpus=3), preemptible=False)
+    scene = town.scene()
+    assert over_quota(scene, whole(town.waits("free", "a", group(gpus=9)))) is None
+    assert over_quota(scene, whole(town.waits("fits", "a", group(gpus=2), preemptible=False))) is None
+    assert over_quota(scene, whole(town.waits("more", "a", group(gpus=3), preemptible=False))) == (
+        "project lab would use 6 of its quota of 5 GPUs for work that is not preemptible"
+    )
+    assert over_quota(scene, whole(town.waits("most", "a", group(gpus=5), preemptible=False))) == (
+        "project a would use 5 of its quota of 4 GPUs for work that is not preemptible"
+    )
+
+
+def test_without_projects_nothing_bounds_anybody() -> None:
+    town = Town()
+    unit = whole(town.waits("w", "", group(gpus=4), preemptible=False))
+    scene = town.scene()
+    assert (over_limit(scene, unit), over_quota(scene, unit)) == (None, None)
+
+
+def test_who_would_rise_above_its_fair_share_reclaims_nothing() -> None:
+    town = Town(project("a", quota=2), project("b", quota=6))
+    town.runs("r", "a", group(gpus=1))
+    town.runs("s", "b", group(gpus=7))
+    one, two = whole(town.waits("one", "a")), whole(town.waits("two", "a", group(gpus=2)))
+    scene = town.scene()
+    shares = shares_now(scene)
+    assert shares["a"] == gpus(2)
+    assert may_reclaim(scene, shares, one) is None
+    assert may_reclaim(scene, shares, two) == "project a would use 3 of its fair share of 2 GPUs"
+
+
+def test_who_is_not_preemptible_reclaims_within_quota_only() -> None:
+    town = Town(project("a", quota=2), project("b", quota=2))
+    town.runs("s", "b", group(gpus=8))
+    free, fixed = (whole(town.waits(name, "a", group(gpus=3), preemptible=name == "free")) for name in ("free", "fixed"))
+    scene = town.scene()
+    shares = shares_now(scene)
+    assert shares["a"] == gpus(4)
+    assert may_reclaim(scene, shares, free) is None
+    assert may_reclaim(scene, shares, fixed) == ("project a would use 3 of its quota of 2 GPUs for work that is not preemptible")
+
+
+def departments() -> Town:
+    return Town(
+        project("lab", quota=4), project("shop", quota=4),
+        project("a", "lab", quota=2), project("b", "lab", quota=2), project("z", "shop", quota=4),
+    )  # fmt: skip
+
+
+def test_the_loser_is_just_below_the_lowest_common_ancestor() -> None:
+    town = departments()
+    asker, near, far = (town.waits(name, name) for name in ("a", "b", "z"))
+    scene = town.scene()
+    assert (loser(scene, asker, near), loser(scene, asker, far)) == ("b", "shop")
+    assert loser(scene, far, asker) == "lab"
+
+
+def over_share(*victims: int, gpus_asked: int, quota_a: int, quota_b: int, weight: int = 1) -> tuple[Trials, Reclaim, list[Unit]]:
+    """Eight GPUs, all used by b in gangs of these sizes; a asks."""
+    town = Town(project("a", quota=quota_a), project("b", quota=quota_b, weight=weight))
+    units = [whole(town.runs(f"v{number}", "b", group(gpus=size))) for number, size in enumerate(victims)]
+    asker = whole(town.waits("asker", "a", group(gpus=gpus_asked)))
+    scene = town.scene()
+    return scene, Reclaim(scene, shares_now(scene), asker), units
+
+
+def test_each_unit_is_taken_from_a_project_that_is_still_above_its_share() -> None:
+    _, reclaim, units = over_share(2, 2, 2, 2, gpus_asked=4, quota_a=4, quota_b=4)
+    assert reclaim.admits(units[:2])
+    assert not reclaim.admits(units[:3])
+
+
+def test_the_last_unit_may_take_the_loser_below_its_share() -> None:
+    _, reclaim, units = over_share(1, 7, gpus_asked=4, quota_a=4, quota_b=4)
+    assert reclaim.admits(units[1:])
+    assert reclaim.admits(units)  # the small one first, while there is more than the share
+    _, reclaim, units = over_share(4, 4, gpus_asked=4, quota_a=4, quota_b=4)
+    assert reclaim.admits(units[:1])
+    assert not reclaim.admits(units)  # whichever goes first, only the share is left
+
+
+def test_a_core_leaves_after_its_surplus_whatever_the_order_given() -> None:
+    town = Town(project("a", quota=4), project("b", quota=4))
+    job = town.runs("v", "b", group(gpus=3), group(gpus=5), minimum=1)
+    asker = whole(town.waits("asker", "a", group(gpus=4)))
+    core, top = Unit(job, (0,), core=True), surplus(job, 1)
+    scene = town.scene()
+    reclaim = Reclaim(scene, shares_now(scene), asker)
+    assert reclaim.admits([top])
+    assert not reclaim.admits([top, core])  # the core would come last, and then only 3 are left
+    assert not reclaim.admits([core, top])
+
+
+def test_below_its_fair_share_but_over_quota_loses_to_who_stays_within_its_own() -> None:
+    # Nobody's quota covers the pool: 2 + 2 of 8, the rest by weight: a 4, b 4. b uses 4: its share, and over quota.
+    _, reclaim, units = over_share(4, gpus_asked=2, quota_a=2, quota_b=2)
+    assert reclaim.admits(units)
+    _, reclaim, units = over_share(4, gpus_asked=3, quota_a=2, quota_b=2)
+    assert not reclaim.admits(units)
+
+
+def test_an_endless_quota_is_never_exceeded() -> None:
+    _, reclaim, units = over_share(4, gpus_asked=2, quota_a=2, quota_b=-1)
+    assert not reclaim.admits(units)
+
+
+def test_every_loser_is_tested_by_itself() -> None:
+    town = departments()
+    town.runs("own", "a", group(gpus=1))
+    near = whole(town.runs("near", "b", group(gpus=3)))
+    far = whole(town.runs("far", "z", group(gpus=4)))
+    asker = whole(town.waits("asker", "a"))
+    scene = town.scene()
+    reclaim = Reclaim(scene, shares_now(scene), asker)
+    assert reclaim.admits([near])
+    assert not reclaim.admits([far])
+    assert not reclaim.admits([near, far])
+
+
+def test_the_same_answer_whatever_is_evicted_in_the_scene_meanwhile() -> None:
+    scene, reclaim, units = over_share(4, 4, gpus_asked=4, quota_a=4, quota_b=4)
+    for unit in units:
+        scene.usage.evict(unit)
+    assert reclaim.admits(units[:1])
+    assert not reclaim.admits(units)
+
+
+def test_nobody_reclaims_from_its_own_project() -> None:
+    town = Town(project("a", quota=1))
+    victim = whole(town.runs("v", "a", group(gpus=8)))
+    scene = town.scene()
+    assert not Reclaim(scene, shares_now(scene), whole(town.waits("w", "a"))).admits([victim])
+
+
+@pytest.mark.parametrize(("asked", "balanced"), [(2, True), (3, False)])
+def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int, balanced: bool) -> None:
+    """lab has 3 and a share of 4, shop 5 and a share of 4: with 3 more and shop at 3, the tables would be turned."""
+    town = departments()
+    town.runs("b", "b", group(gpus=3 if asked == 3 else 2))
+    victim = whole(town.runs("z1", "z", group(gpus=2)))
+    town.runs("z2", "z", group(gpus=3))
+    asker = whole(town.waits("asker", "a", group(gpus=asked)))
+    scene = town.scene()
+    shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
+    reclaim = Reclaim(scene, shares, asker)
+    assert reclaim.balanced([victim]) is balanced
+    if not balanced:
+        assert reclaim.unbalanced([victim]) == (
+            "project lab would use 6 of its fair share of 4 GPUs, a larger part of it than project shop would be left with"
+        )
+
+
+def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
+    town = departments()
+    town.runs("b", "b", group(gpus=4))
+    near = whole(town.runs("b2", "b"))
+    far = whole(town.runs("z", "z", group(gpus=1)))
+    town.runs("z2", "z", group(gpus=8))
+    asker = whole(town.waits("asker", "a"))
+    scene = town.scene()
+    shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
+    assert Reclaim(scene, shares, asker).balanced([near])  # shop lost nothing
+    assert Reclaim(scene, shares, asker).balanced([far])  # lab 6/4, shop 8/4
+    assert Reclaim(scene, {**shares, "shop": Amounts()}, asker).balanced([far])  # a sibling entitled to nothing is no measure
