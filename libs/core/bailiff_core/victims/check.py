@@ -1,26 +1,31 @@
 """Looks an answer over when it comes back: the pool may have moved on since it was computed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.answer import Answer, VictimChoice
-from bailiff_core.model.places import NodeShare
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.places import NodeShare, numbers, ranges
+from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.room import contains
-from bailiff_core.model.units import whole
-from bailiff_core.placement.gang import GangPlace, TaskPlace
-from bailiff_core.placement.need import needs_of
+from bailiff_core.model.units import Unit, next_unit, whole
+from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
-from bailiff_core.protections import excluded_by
+from bailiff_core.protections import Shields
+from bailiff_core.queue.gates import Shares, over_limit
+from bailiff_core.scene import Scene
 
-from .objective import loss, weigh
-from .select import pool_rules
+from .batch import victims_of
+from .objective import Price, price
+from .terms import Terms, why_not_ask
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The answer holds. `victims` are still needed, their losses as of now; `dropped` are gone or needed no more."""
 
+    unit: Unit
     victims: tuple[VictimChoice, ...]
     dropped: tuple[str, ...]
     placement: tuple[NodeShare, ...]
@@ -33,89 +38,163 @@ class Stale:
     reason: str
 
 
-def check_answer(pool: Pool, rooms: Rooms, asker: Job, answer: Answer) -> Accepted | Stale:
-    """Whether the answer (not a refusal) still holds, for the placement it names. `rooms` stays as it was."""
-    mark = rooms.mark()
-    try:
-        return _check(pool, rooms, asker, answer)
-    finally:
-        rooms.rollback(mark)
+@dataclass(slots=True)
+class _Victim:
+    """One victim as it is now: what leaves of it, unit by unit."""
 
+    pool: Pool
+    job: Job
+    units: list[Unit]
+    moved: tuple[NodeShare, ...]
 
-def _check(pool: Pool, rooms: Rooms, asker: Job, answer: Answer) -> Accepted | Stale:
-    rules = pool_rules(pool)
-    if answer.refused is not None or answer.job != asker.id:
-        return Stale("the answer is a refusal or about another job")
-    if asker.phase != "pending":
-        return Stale(f"{asker.id!r} does not wait for room any more")
-    if answer.victims and not (asker.may_preempt and "preempt" in rules.verbs):
-        return Stale(f"{asker.id!r} may not displace others")
-    try:
-        place = GangPlace(tuple(from_shares(asker, answer.placement)), later=True)
-    except ValueError as error:
-        return Stale(f"the placement makes no sense: {error}")
-    victims: list[Job] = []
-    choices: dict[str, VictimChoice] = {}
-    dropped: list[str] = []
-    for choice in answer.victims:
-        job = pool.jobs.get(choice.job)
-        if choice.job in choices or choice.job in dropped:
-            return Stale(f"victim {choice.job!r} is named twice")
-        if job is None or job.attempt != choice.attempt or job.phase not in ("reserved", "starting", "running"):
-            dropped.append(choice.job)  # it left by itself, or is on its way out already
-            continue
-        if choice.reserved and job.phase != "reserved":
-            return Stale(f"victim {job.id!r} has started since")
-        rule = excluded_by(pool, "preempt", asker, whole(job))
-        if rule is not None:
-            return Stale(f"victim {job.id!r} is shielded by the rule {rule!r} now")
-        victims.append(job)
-        choices[job.id] = VictimChoice(
+    def price(self) -> Price:
+        """What it costs as of now."""
+        return price(self.pool, self.job, _tasks(self.job, self.units), whole=self.units[-1].core)
+
+    def value(self) -> tuple[int, Price, int, str]:
+        """The most valuable sorts last."""
+        return (self.job.priority, self.price(), -self.job.seq, self.job.id)
+
+    def choice(self) -> VictimChoice:
+        """The victim as it goes into the record."""
+        job, indices = self.job, [index for unit in self.units for index in unit.indices]
+        cost = self.price()
+        return VictimChoice(
             job=job.id,
             attempt=job.attempt,
             priority=job.priority,
-            gpus=job.gpus,
-            lost_gpu_ms=loss(pool, rules, job),
-            reserved=job.phase == "reserved",
+            gpus=sum(job.group(index).gpu_milli for index in indices) // 1000,
+            lost_gpu_ms=cost.lost_gpu_ms,
+            reserved=bool(cost.promises),
+            class_name=job.class_name,
+            project=job.project,
+            tasks="" if self.units[-1].core else ranges(indices),
+            moved=self.moved,
         )
-    for job in victims:
-        rooms.evict(whole(job))
-    problem = _obstacle(rooms, asker, place)
+
+
+def check_answer(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted | Stale:
+    """Whether the answer (not a refusal) still holds, for the placement it names. The scene stays as it was."""
+    mark = scene.mark()
+    try:
+        return _check(scene, shares, asker, answer)
+    except ValueError as error:
+        return Stale(str(error))
+    finally:
+        scene.rollback(mark)
+
+
+def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted | Stale:
+    if answer.refused is not None or answer.job != asker.id:
+        return Stale("the answer is a refusal or about another job")
+    unit = next_unit(asker)
+    if unit is None or asker.phase not in ("pending", "starting", "running") or bool(answer.tasks) != bool(asker.tasks):
+        return Stale(f"{asker.id!r} does not wait for room any more")
+    if answer.tasks and sorted(numbers(answer.tasks)) != sorted(unit.indices):
+        return Stale(f"{asker.id!r} asks for other tasks now")
+    try:
+        place = GangPlace(tuple(from_shares(asker, answer.placement, unit.indices)), later=True)
+    except ValueError as error:
+        return Stale(f"the placement makes no sense: {error}")
+    if answer.verb == "allocate" or not answer.victims:
+        problem = over_limit(scene, unit, place) or _obstacle(scene.rooms, unit, place)
+        return Stale(problem) if problem else Accepted(unit, (), (), answer.placement)
+    why = why_not_ask(scene, shares, unit, answer.verb)
+    if why is not None:
+        return Stale(f"{asker.id!r} may not have room made for it any more: {why}")
+    terms = Terms(scene, shares, unit, answer.verb)
+    dropped: list[str] = []
+    victims = _present(scene, asker, answer, dropped)
+    if isinstance(victims, Stale):
+        return victims
+    rooms = scene.rooms
+    for victim in victims:
+        for leaving in victim.units:
+            rooms.evict(leaving)
+    problem = _obstacle(rooms, unit, place)
     if problem is not None:
         return Stale(problem)
-    rooms.place(whole(asker), place)
-    weights = weigh(pool, rules, victims)
-    for job in sorted(victims, key=lambda job: weights[job.id], reverse=True):
-        if rooms.has_place_for(whole(job)):
-            rooms.put_back(whole(job))
-            del choices[job.id]
-            dropped.append(job.id)
-    return Accepted(tuple(choices.values()), tuple(dropped), answer.placement)
+    rooms.place(unit, place)
+    victims = _filled_back(rooms, victims, dropped)
+    for victim in victims:
+        if not victim.moved and answer.verb == "consolidate":
+            return Stale(f"{victim.job.id!r} has no new place in the plan")
+        if not victim.moved:
+            continue
+        there = GangPlace(tuple(from_shares(victim.job, victim.moved, whole(victim.job).indices)), later=True)
+        problem = _obstacle(rooms, whole(victim.job), there)
+        if problem is None:
+            rooms.place(whole(victim.job), there)
+        elif answer.verb == "consolidate":
+            return Stale(f"the new place of {victim.job.id!r} is gone: {problem}")
+        else:
+            victim.moved = ()
+    if answer.verb == "consolidate" and 0 <= scene.pool.rules.preemption.most_moved < len(victims):
+        return Stale("the policy does not let so many jobs be moved")
+    leaving = [one for victim in victims for one in victim.units]
+    moved = [victim.job for victim in victims if victim.moved]
+    problem = terms.above_limit(leaving, place) or terms.forbids(leaving, moved) or terms.objects(leaving, moved)
+    if problem is not None:
+        return Stale(problem)
+    return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
 
 
-def _obstacle(rooms: Rooms, asker: Job, place: GangPlace) -> str | None:
-    """Why the gang cannot stand exactly there, or `None`."""
+def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> list[_Victim] | Stale:
+    """The victims as they are now. Those that left by themselves, or are on their way out already, are dropped."""
+    pool = scene.pool
+    shields = Shields(pool, answer.verb, asker)
+    found: dict[str, _Victim] = {}
+    for choice in answer.victims:
+        job = pool.jobs.get(choice.job)
+        if choice.job in found or choice.job in dropped:
+            return Stale(f"victim {choice.job!r} is named twice")
+        if job is None or job.attempt != choice.attempt or job.phase not in ("reserved", "starting", "running"):
+            dropped.append(choice.job)
+            continue
+        units = victims_of(job, choice)
+        if choice.reserved and any(task.state != "reserved" for task in _tasks(job, units)):
+            return Stale(f"victim {job.id!r} has started since")
+        for unit in units:
+            rule = shields.excluded_by(unit)
+            if rule is not None:
+                return Stale(f"victim {job.id!r} is shielded by the rule {rule!r} now")
+        found[job.id] = _Victim(pool, job, units, choice.moved)
+    return list(found.values())
+
+
+def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str]) -> list[_Victim]:
+    """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`."""
+    for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
+        while victim.units and rooms.has_place_for(victim.units[-1]):
+            rooms.put_back(victim.units.pop())
+            victim.moved = ()
+        if not victim.units:
+            dropped.append(victim.job.id)
+    return [victim for victim in victims if victim.units]
+
+
+def _obstacle(rooms: Rooms, unit: Unit, place: GangPlace) -> str | None:
+    """Why the unit cannot stand exactly there, or `None`."""
     mark = rooms.mark()
-    need_of = {index: need for need, indices in needs_of(asker.demand).items() for index in indices}
-    by_node: dict[int, list[TaskPlace]] = {}
-    for task in place.tasks:
-        by_node.setdefault(task.node, []).append(task)
+    need_of = {index: need for need, indices in needs_of_unit(unit).items() for index in indices}
+    suited = {need: dict(rooms.suited(need)) for need in dict.fromkeys(need_of.values())}
     problem = None
-    for number, tasks in by_node.items():
-        node = rooms.nodes.get(number)
+    for task in place.tasks:
+        need, node = need_of[task.index], rooms.nodes.get(task.node)
         if node is None:
-            problem = f"node {number} takes no tasks now"
-            break
-        for task in tasks:
-            need = need_of[task.index]
-            suited = dict(rooms.suited(need)).get(node)
-            if suited is None or task.devices & ~suited:
-                problem = f"task {task.index} may not stand on {node.name} with these devices"
-                break
-            amount = need.amount(node.units, task.devices)
-            if not contains(node.later, amount):
-                problem = f"there is no room for task {task.index} on {node.name}"
-                break
-            rooms.take(node, amount, later=True)
+            problem = f"node {task.node} takes no tasks now"
+        elif node not in suited[need] or task.devices & ~suited[need][node]:
+            problem = f"task {task.index} may not stand on {node.name} with these devices"
+        elif not contains(node.later, need.amount(node.units, task.devices)):
+            problem = f"there is no room for task {task.index} on {node.name}"
+        else:
+            rooms.take(node, need.amount(node.units, task.devices), later=True)
+            continue
+        break
     rooms.rollback(mark)
     return problem
+
+
+def _tasks(job: Job, units: Sequence[Unit]) -> list[Task]:
+    found = [job.task(index) for unit in units for index in unit.indices]
+    return [task for task in found if task is not None]

@@ -1,216 +1,200 @@
-"""Answers one request for room."""
+"""Answers one request for room: the joint rule of semantics §3, for consolidate, reclaim and preempt."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from bailiff_core.model.answer import Answer, Excluded, Explanation, VictimChoice
-from bailiff_core.model.policy import PreemptionRules
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import whole
+from bailiff_core.model.amounts import NOTHING, UNLIMITED
+from bailiff_core.model.answer import Answer, ClassGpus, Cost, Excluded, Explanation, VictimChoice
+from bailiff_core.model.places import ranges
+from bailiff_core.model.policy import Verb
+from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
-from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import to_shares
-from bailiff_core.protections import already_leaving, excluded_by
+from bailiff_core.queue.gates import Shares, over_limit, over_quota
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import Scene
 
-from .fit import Fit, OneNeed, asking, fit_for
+from .candidates import Board, Field, Step
+from .consolidation import consolidate
+from .moves import find_new_places
 from .nearest import what_it_would_take
-from .objective import loss, weigh
-from .parts import search_parts
-from .tree import put_back_all, search_tree
+from .objective import MOST_CLASSES
+from .search import Found, Search
+from .slots import Kept
+from .terms import Terms, why_not_ask
 
-RUNNER_UP_TRIES = 2
 PLACEMENT_STEPS = 10_000
-IMPROVEMENTS = 5
+MOVE_STEPS = 5_000
+MOST_NAMED = 50
 
 
 @dataclass(slots=True)
-class Field:
-    """All jobs that hold room: who may be a victim, and which rule shields each of the others."""
+class Batch:
+    """What the answers of one batch have in common. `shares`: fair shares as they were at its start."""
 
-    candidates: list[Job]
-    excluded: dict[str, list[Job]]
+    scene: Scene
+    shares: Shares
+    board: Board
+    earlier: list[Unit] = field(default_factory=list)
+    slots: Kept = field(default_factory=dict)
+
+    @classmethod
+    def on(cls, scene: Scene, shares: Shares | None = None) -> "Batch":
+        """A batch on the scene as it stands."""
+        return cls(scene, shares_now(scene) if shares is None else shares, Board(scene.pool))
 
 
-def select_victims(
-    pool: Pool, asker: Job, rooms: Rooms, steps: int, *, request: int = 0, leaving: Mapping[str, None] | None = None
-) -> Answer:
-    """Who must go so that the asker's whole gang stands, or why nobody can be made to. `rooms` stays as it was.
+def select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, *, request: int = 0) -> Answer:
+    """Who must leave under this verb so that the unit stands, or why nobody can be made to. The scene stays as it was.
 
-    `leaving`: victims of earlier answers, whose eviction `rooms` already knows. An answer without victims and without
-    a refusal means that the gang fits as it is.
+    An answer without victims and without a refusal means that the unit fits as it is.
     """
-    budget = Budget(steps)
-    mark = rooms.mark()
-    part = budget.part(steps // 4)
-    found = place_unit(rooms, asking(asker), part)
-    rooms.rollback(mark)
+    scene = batch.scene
+    mark = scene.mark()
+    try:
+        return _select(batch, unit, verb, budget, request)
+    finally:
+        scene.rollback(mark)
+
+
+def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) -> Answer:
+    scene, job = batch.scene, unit.job
+    tasks = ranges(unit.indices) if job.tasks else ""
+    answer = Answer(request=request, job=job.id, verb=verb, tasks=tasks)
+    part = budget.part(budget.left // 4)
+    mark = scene.mark()
+    as_it_is = place_unit(scene.rooms, unit, part)
+    scene.rollback(mark)
     budget.join(part)
-    if isinstance(found, GangPlace):
-        return Answer(request=request, job=asker.id, placement=to_shares(found))
-    field = _field(pool, asker, leaving or {})
-    answer = _search(pool, pool_rules(pool), asker, rooms, budget, field, request)
-    rooms.rollback(mark)
-    return answer
+    if isinstance(as_it_is, GangPlace) and not (over_limit(scene, unit, as_it_is) or over_quota(scene, unit, as_it_is)):
+        return answer.model_copy(update={"verb": "allocate", "placement": to_shares(as_it_is)})
+    why = why_not_ask(scene, batch.shares, unit, verb)
+    if why is not None:
+        return _refused(answer, "impossible", why, Explanation(steps=budget.used, proven=True))
+    field = batch.board.field(verb, job, _under_share(batch) if verb == "reclaim" else None)
+    terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
+    if verb == "consolidate":
+        found = consolidate(scene, unit, field, budget, batch.slots)
+    else:
+        found = Search(scene, unit, field, terms, budget, batch.slots).run()
+    if found.steps is None:
+        explanation = _explanation(field, budget, found)
+        if not found.proven:
+            return _refused(answer, "gave-up", found.why, explanation)
+        would_need = found.why or what_it_would_take(scene, unit, field, terms)
+        return _refused(answer, "impossible", would_need, explanation)
+    return _agreed(batch, answer, unit, field, budget, found)
 
 
-def pool_rules(pool: Pool) -> PreemptionRules:
-    """The policy's rules of preemption; the defaults before there is a policy."""
-    return pool.policy.preemption if pool.policy is not None else PreemptionRules()
+def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, budget: Budget, found: Found) -> Answer:
+    """The chosen set, its asker's place, and where those go who may go on elsewhere."""
+    scene = batch.scene
+    assert found.steps is not None
+    for step in found.steps:
+        scene.evict(step.unit)
+    if found.place is not None:
+        place: GangPlace | NoFit = found.place
+        scene.place(unit, found.place)
+        moved = found.moved
+    else:
+        place = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
+        if isinstance(place, NoFit):
+            return _refused(answer, "gave-up", place.why, _explanation(field, budget, found))
+        moved = find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
+    return answer.model_copy(
+        update={
+            "victims": tuple(choices(found.steps, moved)),
+            "placement": to_shares(place),
+            "explanation": _explanation(field, budget, found),
+        }
+    )
 
 
-def _field(pool: Pool, asker: Job, leaving: Mapping[str, None]) -> Field:
-    field = Field([], {})
-    jobs = [pool.jobs[name] for name in pool.active]
-    for job in sorted(jobs, key=lambda job: (job.seq, job.id)):
-        rule = already_leaving.NAME if job.id in leaving else excluded_by(pool, "preempt", asker, whole(job))
-        if rule is None:
-            field.candidates.append(job)
-        else:
-            field.excluded.setdefault(rule, []).append(job)
-    return field
+def choices(steps: Iterable[Step], moved: Mapping[str, GangPlace]) -> list[VictimChoice]:
+    """One entry per job, the oldest first."""
+    of_job: dict[str, list[Step]] = {}
+    for step in steps:
+        of_job.setdefault(step.job.id, []).append(step)
+    found = []
+    for taken in sorted(of_job.values(), key=lambda taken: (taken[0].job.seq, taken[0].job.id)):
+        job = taken[0].job
+        indices = [index for step in taken for index in step.unit.indices]
+        place = moved.get(job.id)
+        found.append(
+            VictimChoice(
+                job=job.id,
+                attempt=job.attempt,
+                priority=job.priority,
+                gpus=sum(job.group(index).gpu_milli for index in indices) // 1000,
+                lost_gpu_ms=sum(step.price.lost_gpu_ms for step in taken),
+                reserved=all(not step.price.tasks for step in taken),
+                class_name=job.class_name,
+                project=job.project,
+                tasks="" if any(step.whole for step in taken) else ranges(indices),
+                moved=to_shares(place) if place is not None else (),
+            )
+        )
+    return found
 
 
-def _search(pool: Pool, rules: PreemptionRules, asker: Job, rooms: Rooms, budget: Budget, field: Field, request: int) -> Answer:
-    if not asker.may_preempt or "preempt" not in rules.verbs:
-        who = "its class" if not asker.may_preempt else "the policy"
-        return _refusal(asker, request, field, budget, "impossible", f"{who} does not let it displace others")
-    for job in field.candidates:
-        rooms.evict(whole(job))
-    weights = weigh(pool, rules, field.candidates)
-    heaviest_first = sorted(field.candidates, key=lambda job: weights[job.id], reverse=True)
-    fit = fit_for(rooms, asker, budget, heaviest_first)
-    if not fit.fits():
-        if not fit.exact:
-            why = "found no packing of this gang within the search steps, with all permitted victims gone"
-            return _refusal(asker, request, field, budget, "gave-up", why)
-        would_need = what_it_would_take(asker, rooms, field.excluded)
-        return _refusal(asker, request, field, budget, "impossible", would_need)
-
-    useless = [job for job in field.candidates if not fit.uses(job)]
-    useful = [job for job in field.candidates if fit.uses(job)]
-    for job in useless:
-        rooms.put_back(whole(job))
-    heaviest_first = [job for job in heaviest_first if fit.uses(job)]
-    victims = _fill_back(fit, heaviest_first)
-    better, finished = _improve(fit, useful, weights, _weight(victims, weights), budget)
-    proven = finished and fit.exact
-    if better is not None:
-        # A search that did not finish may hold on to someone who is not needed.
-        wanted = dict.fromkeys(job.id for job in better)
-        victims = _fill_back(fit, sorted(heaviest_first, key=lambda job: job.id in wanted))
-    second = _runner_up(fit, heaviest_first, victims, weights)
-    for _ in range(0 if proven else IMPROVEMENTS):
-        if not second or _weight(second, weights) > _weight(victims, weights):
-            break
-        victims, second = second, _runner_up(fit, heaviest_first, second, weights) or victims
-
-    chosen = dict.fromkeys(job.id for job in victims)
-    for job in useful:
-        if job.id not in chosen:
-            rooms.put_back(whole(job))
-    place = place_unit(rooms, asking(asker), Budget(PLACEMENT_STEPS), promised=True)
-    if isinstance(place, NoFit):
-        return _refusal(asker, request, field, budget, "gave-up", place.why)
-    return Answer(
-        request=request,
-        job=asker.id,
-        victims=tuple(_choice(pool, rules, job) for job in sorted(victims, key=lambda job: (job.seq, job.id))),
-        placement=to_shares(place),
-        explanation=_explanation(
-            field,
-            budget,
-            proven=proven,
-            runner_up=tuple(job.id for job in second),
-            runner_up_lost_gpu_ms=sum(loss(pool, rules, job) for job in second),
+def cost_of(steps: Iterable[Step]) -> Cost:
+    """What the set costs, level by level."""
+    classes: dict[int, int] = {}
+    under = lost = jobs = tasks = broken = 0
+    for step in steps:
+        price = step.price
+        if price.gpu_milli:
+            classes[step.job.priority] = classes.get(step.job.priority, 0) + price.gpu_milli
+        under += step.under_share
+        lost += price.lost_gpu_ms
+        jobs += price.jobs
+        tasks += price.tasks
+        broken += price.broken_nodes
+    return Cost(
+        classes=tuple(
+            ClassGpus(priority=priority, gpu_milli=classes[priority]) for priority in sorted(classes, reverse=True)[:MOST_CLASSES]
         ),
+        under_share_gpu_milli=under,
+        lost_gpu_ms=lost,
+        jobs_stopped=jobs,
+        tasks=tasks,
+        broken_nodes=max(0, broken),
     )
 
 
-def _fill_back(fit: Fit, heaviest_first: list[Job]) -> list[Job]:
-    """An irreducible set; all are evicted before and after."""
-    victims = put_back_all(fit, heaviest_first)
-    _evict_again(fit, heaviest_first, victims)
-    return victims
+def _under_share(batch: Batch) -> dict[str, bool]:
+    """Projects over their quota and not over their fair share in GPUs, as they are before anything is taken."""
+    usage = batch.scene.usage
+    found = {}
+    for project in dict.fromkeys(job.project for job in batch.board.jobs):
+        leaf = usage.tree.leaf_of(project)
+        quota = usage.tree.branches[leaf].quota.gpu_milli
+        used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, NOTHING).gpu_milli
+        found[project] = quota != UNLIMITED and quota < used <= share
+    return found
 
 
-def _evict_again(fit: Fit, jobs: list[Job], victims: list[Job]) -> None:
-    gone = dict.fromkeys(job.id for job in victims)
-    for job in jobs:
-        if job.id not in gone:
-            fit.evict(job)
+def _refused(answer: Answer, kind: str, would_need: str, explanation: Explanation) -> Answer:
+    return answer.model_copy(update={"refused": kind, "would_need": would_need[:2000], "explanation": explanation})
 
 
-def _improve(
-    fit: Fit, candidates: list[Job], weights: Mapping[str, int], limit: int, budget: Budget
-) -> tuple[list[Job] | None, bool]:
-    """A set lighter than `limit`, if one is found, and whether nothing lighter can exist."""
-    if isinstance(fit, OneNeed):
-        part = budget.part(budget.left * 3 // 4)
-        found, finished = search_parts(fit, candidates, weights, limit, part)
-        budget.join(part)
-        if finished:
-            return found, True
-    return search_tree(fit, candidates, weights, limit, budget)
-
-
-def _runner_up(fit: Fit, heaviest_first: list[Job], victims: list[Job], weights: Mapping[str, int]) -> list[Job]:
-    """The lightest of the sets that fill-back finds when one of the heaviest victims is spared."""
-    best: list[Job] = []
-    for spared in sorted(victims, key=lambda job: weights[job.id], reverse=True)[
-        : RUNNER_UP_TRIES if isinstance(fit, OneNeed) else 1
-    ]:
-        if not fit.put_back(spared):
-            continue
-        others = _fill_back(fit, [job for job in heaviest_first if job is not spared])
-        fit.evict(spared)
-        if not best or _weight(others, weights) < _weight(best, weights):
-            best = others
-    return sorted(best, key=lambda job: (job.seq, job.id))
-
-
-def _weight(jobs: list[Job], weights: Mapping[str, int]) -> int:
-    return sum(weights[job.id] for job in jobs)
-
-
-def _choice(pool: Pool, rules: PreemptionRules, job: Job) -> VictimChoice:
-    return VictimChoice(
-        job=job.id,
-        attempt=job.attempt,
-        priority=job.priority,
-        gpus=job.gpus,
-        lost_gpu_ms=loss(pool, rules, job),
-        reserved=job.phase == "reserved",
-    )
-
-
-def _refusal(asker: Job, request: int, field: Field, budget: Budget, kind: str, would_need: str) -> Answer:
-    assert kind in ("impossible", "gave-up")
-    return Answer(
-        request=request,
-        job=asker.id,
-        refused="impossible" if kind == "impossible" else "gave-up",
-        would_need=would_need[:2000],
-        explanation=_explanation(field, budget, proven=kind == "impossible"),
-    )
-
-
-def _explanation(
-    field: Field,
-    budget: Budget,
-    *,
-    proven: bool,
-    runner_up: tuple[str, ...] = (),
-    runner_up_lost_gpu_ms: int = 0,
-) -> Explanation:
+def _explanation(field: Field, budget: Budget, found: Found) -> Explanation:
+    runner_up = found.runner_up
+    names = list(dict.fromkeys(step.job.id for step in sorted(runner_up, key=lambda step: (step.job.seq, step.job.id))))
     return Explanation(
-        candidates=len(field.candidates),
-        excluded=tuple(
-            Excluded(rule=rule, jobs=len(jobs), examples=tuple(job.id for job in jobs[:5]))
-            for rule, jobs in sorted(field.excluded.items())
-        ),
+        candidates=len(field.chains),
+        excluded=tuple(_counted(rule, units) for rule, units in sorted(field.excluded.items())),
         steps=budget.used,
-        proven=proven,
-        runner_up=runner_up,
-        runner_up_lost_gpu_ms=runner_up_lost_gpu_ms,
+        proven=found.proven,
+        runner_up=tuple(names[:MOST_NAMED]),
+        runner_up_lost_gpu_ms=sum(step.price.lost_gpu_ms for step in runner_up),
+        runner_up_cost=cost_of(runner_up) if runner_up else None,
+        cost=cost_of(found.steps) if found.steps is not None else None,
+        at_least=None if found.proven or found.steps is None else cost_of(found.bound),
     )
+
+
+def _counted(rule: str, units: Sequence[Unit]) -> Excluded:
+    jobs = dict.fromkeys(unit.job.id for unit in units)
+    return Excluded(rule=rule, jobs=len(jobs), examples=tuple(list(jobs)[:5]))
