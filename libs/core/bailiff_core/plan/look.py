@@ -62,6 +62,11 @@ def at_place(pool: Pool, task: Task, state: State) -> TaskAt:
     return TaskAt(state=state, node=node.name, devices=tuple(node.devices[number].id for number in bits(task.devices)))
 
 
+def node_names(pool: Pool, tasks: Iterable[Task]) -> tuple[str, ...]:
+    """The nodes on which the tasks stand, in their order."""
+    return tuple(pool.nodes[task.node].name for task in tasks)
+
+
 def node_lines(pool: Pool) -> tuple[NodeLine, ...]:
     """GPUs of every node, in the order of the document."""
     return tuple(_node_line(node) for node in pool.nodes.values())
