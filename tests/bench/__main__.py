@@ -12,11 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import core, fleet, fold, intake, placements, restart, told
+from . import core, engine, fleet, fold, intake, placements, restart, told
 from .table import Row, Run, show
 
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "core": core.measure,
+    "engine": engine.measure,
     "intake": intake.measure,
     "fold": fold.measure,
     "told": told.measure,

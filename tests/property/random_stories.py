@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core_invariants import check_pool, victims_may_go
 from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, policy
 
-from bailiff_core.engine import LOGIC
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
@@ -32,7 +32,28 @@ TURNED_UP = policy(
         for entry in DEFAULT_POLICY.priority_classes
     ]
 )
-POLICIES: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
+PROJECTS = [
+    {"name": "red", "quota": {"gpus": 8}, "over_quota_weight": 2},
+    {"name": "red-day", "parent": "red", "quota": {"gpus": 6}, "min_runtime": {"reclaim": "30s"}},
+    {"name": "red-night", "parent": "red", "quota": {"gpus": 2}, "limit": {"gpus": 12}, "priority": 1},
+    {"name": "blue", "quota": {"gpus": 8, "cpus": 8}},
+    {"name": "guest", "over_quota_weight": 0},
+]
+SHARED_OUT = policy(projects=PROJECTS, preemption={"most_moved": 2})
+SHIELDED = policy(
+    projects=PROJECTS,
+    preemption={"scope": "pool", "most_moved": -1},
+    backfill="greedy",
+    protections={
+        "min_runtime": {"preempt": "5s", "reclaim": "1s"}, "eviction_cap": {"evictions": 2, "window": "5m"},
+        "cooldown": {"job": "5s", "project": "30s"}, "ageing": {"boost": 30, "evictions": 2, "waiting": "1h"},
+        "preemption_delay": "1s", "excluded": [{"b": "1"}], "budgets": [{"name": "few", "project": "red", "most": 1}],
+        "stale_gang": "30s", "schedule_timeout": {"after": "3m", "then": "fail"},
+    },
+)  # fmt: skip
+SPREAD = policy(projects=PROJECTS, packing="spread", protections={"schedule_timeout": {"after": "30s", "then": "pass"}})
+PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
+SHARED: tuple[Policy, ...] = (SHARED_OUT, SHIELDED, SPREAD, SHARED_OUT)
 
 
 def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
@@ -44,8 +65,10 @@ def steps(most: int) -> st.SearchStrategy[list[list[Step]]]:
 class Chance:
     """Tells a story step by step. check: called with the story after every turn."""
 
-    def __init__(self, check: Callable[[Story], None] | None = None) -> None:
-        self.story = Story()
+    def __init__(self, check: Callable[[Story], None] | None = None, *, shared: bool = False) -> None:
+        self.policies = SHARED if shared else PLAIN
+        self.shared = shared
+        self.story = Story(self.policies[0])
         self.check = check
         self.past: dict[int, bytes] = {}  # states since the open selection was asked
         self.jobs = 0
@@ -124,10 +147,18 @@ class Chance:
             [TaskGroup(count=2, gpu_milli=2000)], [TaskGroup(count=2, gpu_milli=8000)], [TaskGroup(count=3, gpu_milli=1000)],
             [TaskGroup(cpu_milli=3000)], [TaskGroup(gpu_milli=3000, cpu_milli=2000)],
             [TaskGroup(gpu_milli=4000), TaskGroup(count=2, cpu_milli=2000)],
-        )[b % 9]  # fmt: skip
+            [TaskGroup(gpu_share_milli=500)], [TaskGroup(count=3, gpu_share_bytes=20 * 2**30)],
+            [TaskGroup(count=2, gpu_share_milli=300, gpu_devices=2)], [TaskGroup(count=6, gpu_milli=1000)],
+        )[b % 13 if self.shared else b % 9]  # fmt: skip
+        rest: dict[str, object] = {}
+        if self.shared:
+            rest["project"] = ("red-day", "red-night", "blue", "guest")[(a + b) % 4]
+            size = sum(entry.count for entry in shape)
+            rest["min_tasks"] = 1 + a % size if b % 3 else None
+            rest["run_time_limit"] = 3 * MINUTE if b % 5 == 0 else None
         return self.story.submitted(
             f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,
-            on_eviction="end" if b == 23 else "requeue", labels={"b": "1", "a": "2"} if b % 2 else {},
+            on_eviction="end" if b == 23 else "requeue", labels={"b": "1", "a": "2"} if b % 2 else {}, **rest,
         )  # fmt: skip
 
     def _standing(self) -> list[tuple[Job, Task]]:
@@ -213,11 +244,27 @@ class Chance:
             return self._join(node.number, b)
         return [facts.NodeReachable(node=node.name) if b % 4 else facts.NodeLost(node=node.name, last_heard=self.pool.now)]
 
+    def _scale(self, a: int, b: int) -> Iterator[Fact]:
+        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED and not job.cancelled]
+        if not jobs:
+            return
+        job = jobs[a % len(jobs)]
+        if job.phase == "pending" and not job.tasks and b % 4 == 0:
+            yield facts.JobReclassified(request=self.story.request(), job=job.id, priority_class=CLASSES[b % len(CLASSES)])
+        elif len(job.demand.tasks) == 1 and not job.demand.sub_groups:
+            tasks = max(1 + b % 6, job.minimum if job.tasks else 1)
+            least = min(job.minimum, tasks)
+            yield facts.JobScaled(request=self.story.request(), job=job.id, tasks=tasks, min_tasks=least)
+
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
+        if self.shared and b % 2:
+            yield from self._scale(a, b)
+            return
         match a % 6:
             case 0:
-                rules = POLICIES[b % len(POLICIES)]
-                yield facts.PolicyApplied(policy=rules.complete(), request=self.story.request())
+                rules = self.policies[b % len(self.policies)]
+                enforce = self.shared and b % 3 == 0
+                yield facts.PolicyApplied(policy=rules.complete(), request=self.story.request(), enforce=enforce)
             case 1:
                 yield facts.ClockStepped(by=HOUR)
             case 2:
@@ -226,7 +273,7 @@ class Chance:
                 yield facts.NodeReturned(request=self.story.request())
             case 4:
                 if not self.pool.turn_open:
-                    yield facts.StateDigest(schema_version=1, digest=state_digest(self.pool))
+                    yield facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(self.pool))
                 else:
                     yield facts.InputsAdvanced()
             case 5:

@@ -12,9 +12,9 @@ QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 DEEP = settings(QUICK, max_examples=3000)
 
 
-def tells(turns: list[list[Step]]) -> None:
-    """One history, checked after every turn, replayed at the end."""
-    Chance(checked).tell(turns).holds()
+def tells(turns: list[list[Step]], *, shared: bool = False) -> None:
+    """One history, checked after every turn, replayed at the end. shared: projects, elastic gangs, parts of GPUs."""
+    Chance(checked, shared=shared).tell(turns).holds()
 
 
 @given(steps(40))
@@ -23,12 +23,26 @@ def test_any_history_keeps_the_invariants(turns):
     tells(turns)
 
 
+@given(steps(40))
+@settings(QUICK, max_examples=100)
+def test_any_history_of_shared_pools_keeps_the_invariants(turns):
+    tells(turns, shared=True)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @given(steps(120))
 @DEEP
 def test_any_longer_history_keeps_the_invariants(turns):
     tells(turns)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(steps(80))
+@settings(DEEP, max_examples=10_000)
+def test_any_longer_history_of_shared_pools_keeps_the_invariants(turns):
+    tells(turns, shared=True)
 
 
 def cut_everywhere(turns: list[list[Step]]) -> None:

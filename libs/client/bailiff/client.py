@@ -7,7 +7,7 @@ What a client believes comes from records that continue the chain, as everywhere
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from bailiff_bus.identity import sign
 from bailiff_bus.log import AuditReader, Entry
 from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Span
+from bailiff_bus.port import Bus, Headers, Message, OffsetGone, Reader, Span
 from bailiff_bus.settings import load_settings
 from bailiff_bus.topics import message_size
 from bailiff_bus.view import DomainView
@@ -183,25 +183,38 @@ class Client:
 
     async def request(self, domain: str, body: RequestBody, *, id: str | None = None) -> Asked:  # noqa: A002 - CloudEvents' name
         """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect."""
-        request_id, at = id or uuid.uuid4().hex, self.now()
+        (asked,) = await self.requests(domain, [body], ids=[id] if id is not None else None)
+        return asked
+
+    async def requests(self, domain: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None) -> list[Asked]:
+        """Publish several requests, in this order; returns when Kafka has all of them."""
+        names = ids or [uuid.uuid4().hex for _ in bodies]
+        wires = [self._wrapped(domain, body, name) for body, name in zip(bodies, names, strict=True)]
+        await self.spans(topics.REQUESTS.name)
+        producer = await self.bus.producer()
+        try:
+            sent = [
+                await producer.send(topics.REQUESTS.name, value, key=domain.encode(), headers=headers) for headers, value in wires
+            ]
+            for receipt in sent:
+                await receipt
+        finally:
+            await producer.close()
+        return [Asked(domain, self.source, name, _job_of(body)) for name, body in zip(names, bodies, strict=True)]
+
+    def _wrapped(self, domain: str, body: RequestBody, name: str) -> tuple[Headers, bytes]:
+        at = self.now()
         proof: dict[str, Any] = {}
         if self._private_key is not None:
-            said: dict[str, Any] = {"source": self.source, "id": request_id, "domain": domain, "time_us": at}
+            said: dict[str, Any] = {"source": self.source, "id": name, "domain": domain, "time_us": at}
             keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
-        headers, value = wrap(body, source=self.source, id=request_id, domain=domain, time_us=at, actor=self.actor, **proof)
+        headers, value = wrap(body, source=self.source, id=name, domain=domain, time_us=at, actor=self.actor, **proof)
         size = message_size(domain.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:
             text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"
             raise Problem(ExitCode.USAGE, text, "pass large data by reference: a path, a URL, a secret's name")
-        await self.spans(topics.REQUESTS.name)
-        producer = await self.bus.producer()
-        try:
-            await (await producer.send(topics.REQUESTS.name, value, key=domain.encode(), headers=headers))
-        finally:
-            await producer.close()
-        job = body.demand.job if isinstance(body, SubmitJob) else body.job if isinstance(body, CancelJob) else ""
-        return Asked(domain, self.source, request_id, job)
+        return headers, value
 
     async def submit(self, demand: JobDemand, spec: JobSpec, *, domain: str | None = None) -> Asked:
         """Ask for a job to be run."""
@@ -289,3 +302,8 @@ def request_of(entry: Entry) -> RequestId | None:
     """The request that led to this record, if one did."""
     found = getattr(entry.record.data, "request", None)
     return found if isinstance(found, RequestId) else None
+
+
+def _job_of(body: RequestBody) -> str:
+    job = body.demand.job if isinstance(body, SubmitJob) else getattr(body, "job", "")
+    return job if isinstance(job, str) else ""

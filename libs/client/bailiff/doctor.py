@@ -20,9 +20,9 @@ from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.settings import SettingsError, read_pools
 from bailiff_core.records.wire import UnreadableRecord
+from bailiff_core.words import duration_text
 
 from .client import Client
-from .eventline import duration_text
 from .problem import Problem
 from .settings import ClientSettings
 

@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 from rich.text import Text
 
 from bailiff_core.model.answer import VictimChoice
-from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare, numbers, ranges
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
-
-from .friendly import memory_text, thousandths_text
+from bailiff_core.words import cost_text, count_text, duration_text, gpus_text, memory_text, thousandths_text
 
 WHAT_WIDTH = 20
 WHERE_WIDTH = 10
@@ -147,41 +146,27 @@ def styled(line: Line) -> Text:
 # --- words
 
 
-def duration_text(micros: int) -> str:
-    """`45s`, `3m20s`, `2h05m`, `4d03h` for people; shorter ones in ms."""
-    if abs(micros) < 1_000_000:
-        return f"{micros // 1000}ms"
-    seconds = micros // 1_000_000
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes, seconds = divmod(seconds, 60)
-    if minutes < 60:
-        return f"{minutes}m{seconds:02}s" if seconds else f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02}h" if hours else f"{days}d"
-
-
-def cost_text(gpu_ms: int) -> str:
-    """GPU-time lost, in the unit that people would choose."""
-    for size, unit in ((3_600_000, "GPU-h"), (60_000, "GPU-min")):
-        if gpu_ms >= size:
-            return f"{gpu_ms / size:.1f} {unit}"
-    return f"{gpu_ms / 1000:.0f} GPU-s"
-
-
 def demand_text(demand: JobDemand) -> str:
     """`2 × 4 GPUs, 2 CPU, 8GiB` for a gang."""
     groups = []
     for group in demand.tasks:
-        parts = [_gpus(group.gpu_milli)] if group.gpu_milli else []
+        parts = [part] if (part := gpus_of(group)) else []
         parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
         parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
         text = ", ".join(parts) or "no GPU"
         groups.append(f"{group.count} × ({text})" if group.count > 1 else text)
-    return " + ".join(groups)
+    least = f" (at least {demand.min_tasks} tasks)" if demand.min_tasks is not None else ""
+    return " + ".join(groups) + least
+
+
+def gpus_of(group: TaskGroup) -> str:
+    """`4 GPUs`, `0.5 GPU`, `2 × 4GiB of a GPU`; nothing where none is asked for."""
+    devices = f"{group.gpu_devices} × " if group.gpu_devices is not None and group.gpu_devices > 1 else ""
+    if group.gpu_share_bytes is not None:
+        return f"{devices}{memory_text(group.gpu_share_bytes)} of a GPU"
+    if group.gpu_share_milli is not None:
+        return f"{devices}{thousandths_text(group.gpu_share_milli)} GPU"
+    return gpus_text(group.gpu_milli) if group.gpu_milli else ""
 
 
 def places_text(pool: Pool, placement: Sequence[NodeShare]) -> str:
@@ -207,16 +192,8 @@ def class_text(pool: Pool, job: str, priority: int) -> str:
     return f"{known.class_name} {priority}" if known is not None else f"priority {priority}"
 
 
-def _gpus(milli: int) -> str:
-    return "1 GPU" if milli == 1000 else f"{thousandths_text(milli)} GPUs"
-
-
 def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _until(_pool: Pool, moment: int | None, before: str) -> str:
@@ -235,7 +212,8 @@ def _domain_created(fact: facts.DomainCreated, _pool: Pool) -> Said:
 def _policy_applied(fact: facts.PolicyApplied, _pool: Pool) -> Said:
     classes = sorted(fact.policy.priority_classes, key=lambda entry: -entry.value)
     shown = " > ".join(f"{entry.name} {entry.value}" for entry in classes[:6]) + (" …" if len(classes) > 6 else "")
-    return Said("policy in force", shown, f"verbs {', '.join(fact.policy.preemption.verbs)}")
+    enforced = "what it would not have admitted leaves" if fact.enforce else ""
+    return Said("policy in force", shown, _joined(f"verbs {', '.join(fact.policy.preemption.verbs)}", enforced))
 
 
 @tells(facts.WriterStarted)
@@ -263,7 +241,7 @@ def _inputs_advanced(_fact: facts.InputsAdvanced, _pool: Pool) -> Said:
 @tells(facts.InputsLost)
 def _inputs_lost(fact: facts.InputsLost, _pool: Pool) -> Said:
     where = f"{fact.topic}/{fact.partition}"
-    gone = _count(fact.to_offset - fact.from_offset, "message")
+    gone = count_text(fact.to_offset - fact.from_offset, "message")
     more = f"{gone} were gone before they were read (offsets {fact.from_offset} to {fact.to_offset - 1})"
     return Said("inputs lost", where, more, "bad")
 
@@ -306,6 +284,18 @@ def _job_cancelled(fact: facts.JobCancelled, _pool: Pool) -> Said:
     return Said("cancel asked", fact.job, fact.reason, "warn")
 
 
+@tells(facts.JobScaled)
+def _job_scaled(fact: facts.JobScaled, _pool: Pool) -> Said:
+    least = f"at least {fact.min_tasks} together" if fact.min_tasks is not None else ""
+    group = f"of group {fact.group}" if fact.group else ""
+    return Said("scale asked", fact.job, _joined(count_text(fact.tasks, "task") + (f" {group}" if group else ""), least))
+
+
+@tells(facts.JobReclassified)
+def _job_reclassified(fact: facts.JobReclassified, _pool: Pool) -> Said:
+    return Said("class changed", fact.job, f"to {fact.priority_class}")
+
+
 @tells(facts.NodeReplaced)
 def _node_replaced(fact: facts.NodeReplaced, _pool: Pool) -> Said:
     return Said("node replaced", fact.node, f"machine {fact.machine_id} may take the name", "warn")
@@ -327,7 +317,7 @@ def _node_joined(fact: facts.NodeJoined, _pool: Pool) -> Said:
     gpus = ", ".join(f"{count} × {model}" for model, count in models.items()) or "no GPU"
     sick = sum(not device.healthy for device in fact.devices)
     room = f"{thousandths_text(fact.cpu_milli)} CPU, {memory_text(fact.memory_bytes)}"
-    return Said("node joined", fact.node, _joined(gpus, room, f"{_count(sick, 'device')} unhealthy" if sick else ""), "good")
+    return Said("node joined", fact.node, _joined(gpus, room, f"{count_text(sick, 'device')} unhealthy" if sick else ""), "good")
 
 
 @tells(facts.NodeRefused)
@@ -357,7 +347,7 @@ def _node_lost(fact: facts.NodeLost, _pool: Pool) -> Said:
 def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
     shown = ", ".join(fact.nodes[:5]) + (" …" if len(fact.nodes) > 5 else "")
     more = f"{shown}; none counts as lost until an operator says: bailiff node return"
-    return Said("reports stale", _count(len(fact.nodes), "node"), more, "bad")
+    return Said("reports stale", count_text(len(fact.nodes), "node"), more, "bad")
 
 
 # --- tasks
@@ -389,7 +379,7 @@ def _task_exited(fact: facts.TaskExited, _pool: Pool) -> Said:
 
 @tells(facts.TaskReleased)
 def _task_released(fact: facts.TaskReleased, _pool: Pool) -> Said:
-    seen = f"{_count(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
+    seen = f"{count_text(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
     return Said("task released", _task(fact), _on(fact, seen))
 
 
@@ -453,9 +443,26 @@ def _job_placed(decision: decisions.JobPlaced, pool: Pool) -> Said:
     return Said("job placed", decision.job, _joined(f"→ {places}", again), "good")
 
 
+@tells(decisions.JobGrown)
+def _job_grown(decision: decisions.JobGrown, pool: Pool) -> Said:
+    more = count_text(sum(len(numbers(share.tasks)) for share in decision.placement), "task")
+    places = places_text(pool, decision.placement)
+    if decision.reserved:
+        return Said("job grows", decision.job, _joined(f"{more} more → {places}", "room is on its way out"))
+    return Said("job grows", decision.job, f"{more} more → {places}", "good")
+
+
+@tells(decisions.JobShrunk)
+def _job_shrunk(decision: decisions.JobShrunk, _pool: Pool) -> Said:
+    lost = f"lost {cost_text(decision.lost_gpu_ms)}" if decision.lost_gpu_ms else ""
+    return Said(
+        "job shrank", _members(decision.job, decision.tasks), _joined(f"it goes on without: {decision.cause}", lost), "warn"
+    )
+
+
 @tells(decisions.JobStartOrdered)
 def _job_start_ordered(decision: decisions.JobStartOrdered, _pool: Pool) -> Said:
-    return Said("job starts", decision.job, "all of its reserved room is free", "good")
+    return Said("job starts", _members(decision.job, decision.tasks), "all of its reserved room is free", "good")
 
 
 REASONS = {
@@ -464,13 +471,15 @@ REASONS = {
     "room-gone": "the room is not there any more",
     "given-up": "the plan behind it was given up",
     "preempted": "a job of higher priority takes the room",
+    "scaled": "the job does not ask for it any more",
 }
 
 
 @tells(decisions.ReservationDropped)
 def _reservation_dropped(decision: decisions.ReservationDropped, _pool: Pool) -> Said:
     plan = f"plan #{decision.plan}" if decision.plan is not None else ""
-    return Said("reservation dropped", decision.job, _joined(REASONS[decision.reason], plan), "warn")
+    who = _members(decision.job, decision.tasks)
+    return Said("reservation dropped", who, _joined(REASONS[decision.reason], plan), "warn")
 
 
 @tells(decisions.JobWaits)
@@ -478,10 +487,27 @@ def _job_waits(decision: decisions.JobWaits, _pool: Pool) -> Said:
     return Said("job waits", decision.job, decision.reason)
 
 
+@tells(decisions.JobAged)
+def _job_aged(decision: decisions.JobAged, _pool: Pool) -> Said:
+    now = f"counts with {decision.effective} instead of {decision.priority}"
+    if decision.effective == decision.priority:
+        now = f"counts with {decision.priority} again"
+    return Said("job aged", decision.job, _joined(now, decision.reason))
+
+
+TIMED_OUT = {"report": "it waits on", "fail": "it ends", "pass": "smaller jobs may pass it"}
+
+
+@tells(decisions.ScheduleTimedOut)
+def _schedule_timed_out(decision: decisions.ScheduleTimedOut, _pool: Pool) -> Said:
+    waited = f"no place for {duration_text(decision.waited)}: {TIMED_OUT[decision.then]}"
+    return Said("waits too long", decision.job, _joined(waited, decision.reason), "warn")
+
+
 @tells(decisions.PreemptionRequested)
 def _preemption_requested(decision: decisions.PreemptionRequested, _pool: Pool) -> Said:
     rank = f"{decision.class_name} {decision.priority}"
-    return Said("preemption asked", decision.job, f"({rank}) {decision.reason}", "preempt")
+    return Said("preemption asked", _members(decision.job, decision.tasks), f"({rank}) {decision.reason}", "preempt")
 
 
 @tells(decisions.PreemptionDecided)
@@ -493,18 +519,36 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
         return [Said("preemption decided", "nobody leaves", more, "preempt")]
     told = []
     for choice in decision.victims:
-        sides = f"({asker.class_name} {asker.priority} > {class_text(pool, choice.job, choice.priority)})"
-        action = "un-reserve" if choice.reserved else "evict"
+        sides = _sides(decision, choice, pool)
+        action = f"move to {places_text(pool, choice.moved)}" if choice.moved else "un-reserve" if choice.reserved else "evict"
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
-        told.append(Said("preemption decided", f"{choice.job} → {action}", _joined(f"for {asker.job} {sides}", loses), "preempt"))
+        who = f"{_members(choice.job, choice.tasks)} → {action}"
+        told.append(Said("preemption decided", who, _joined(f"for {asker.job} {sides}", loses), "preempt"))
     if len(told) > 1 or decision.dropped or decision.spared:
         told.append(Said("", "", _joined(_sum(decision.victims), f"{asker.job} gets {places}", _left_alone(decision)), "preempt"))
     return told
 
 
+def _sides(decision: decisions.PreemptionDecided, choice: VictimChoice, pool: Pool) -> str:
+    """Why this side yields to that one: by priority, or by what their projects are due."""
+    asker = decision.asker
+    if decision.verb == "reclaim":
+        return f"(reclaim: {asker.project or 'no project'} is due it, {choice.project or 'no project'} is over its share)"
+    if decision.verb == "consolidate":
+        return "(consolidate: nobody stops for good)"
+    rank = f"{choice.class_name} {choice.priority}" if choice.class_name else class_text(pool, choice.job, choice.priority)
+    return f"({asker.class_name} {asker.priority} > {rank})"
+
+
+def _members(job: str, tasks: str) -> str:
+    """`train-7`, or `train-7/4-7` where only some of its tasks are meant."""
+    return f"{job}/{tasks}" if tasks else job
+
+
 def _sum(victims: Sequence[VictimChoice]) -> str:
     lost = sum(choice.lost_gpu_ms for choice in victims if not choice.reserved)
-    return f"{_count(len(victims), 'job')} in all, {cost_text(lost)} lost"
+    jobs = dict.fromkeys(choice.job for choice in victims)
+    return f"{count_text(len(jobs), 'job')} in all, {cost_text(lost)} lost"
 
 
 def _left_alone(decision: decisions.PreemptionDecided) -> str:
@@ -535,24 +579,32 @@ def _selection_timed_out(decision: decisions.SelectionTimedOut, pool: Pool) -> S
     return Said("selection timed out", f"selection {decision.number}", more, "warn")
 
 
-CAUSES = {"cancelled": "cancelled", "gang-failure": "another task of the gang failed"}
+CAUSES = {
+    "cancelled": "cancelled",
+    "gang-failure": "another task of the gang failed",
+    "stale-gang": "the gang lacks a member that it needs",
+    "scaled": "the job asks for fewer tasks",
+    "policy": "the policy in force would not have admitted it",
+}
 
 
 @tells(decisions.EvictionDecided)
 def _eviction_decided(decision: decisions.EvictionDecided, _pool: Pool) -> Said:
     grace = f"grace {duration_text(decision.grace)}"
-    return Said("eviction decided", decision.job, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+    who = _members(decision.job, decision.tasks)
+    return Said("eviction decided", who, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
 
 
 @tells(decisions.EvictionStuck)
 def _eviction_stuck(decision: decisions.EvictionStuck, _pool: Pool) -> Said:
-    return Said("eviction stuck", decision.job, "its GPUs did not come free in time and count as taken until they do", "bad")
+    who = _members(decision.job, decision.tasks)
+    return Said("eviction stuck", who, "its GPUs did not come free in time and count as taken until they do", "bad")
 
 
 @tells(decisions.EvictionWithdrawn)
 def _eviction_withdrawn(decision: decisions.EvictionWithdrawn, _pool: Pool) -> Said:
     told = "its nodes are asked to confirm" if decision.told else "nobody had been told"
-    return Said("eviction withdrawn", decision.job, _joined(decision.reason, told), "good")
+    return Said("eviction withdrawn", _members(decision.job, decision.tasks), _joined(decision.reason, told), "good")
 
 
 @tells(decisions.JobRequeued)

@@ -1,4 +1,4 @@
-"""What people write about a job, made into the contract's integers: `8GiB`, `500m` CPU, `4` GPUs, a job file.
+"""What people write about a job, made into the contract's integers: `8GiB`, `500m` CPU, half a GPU, a job file.
 
 A job file is YAML with the fields of `JOB_FIELDS`; one kind of task stands at the top level (`tasks`, `gpus`, `cpu`,
 `memory`, each per task), several kinds in a list `groups`. A dash and an underscore in a field's name are the same.
@@ -8,7 +8,7 @@ Every error names the field, what was found and what is allowed, and for a file 
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -20,6 +20,7 @@ from bailiff_bus import yamlfile
 from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.yamlfile import Lines, Place
+from bailiff_core.model.demand import SubGroup, TopologyRule
 from bailiff_core.model.document import parse_duration
 
 from .problem import ExitCode, Problem
@@ -41,6 +42,11 @@ def gpus(value: object) -> int:
     return _thousandths(value, "a number of GPUs per task, as in 4", allow_milli=False)
 
 
+def thousandths(value: object, wanted: str) -> int:
+    """Thousandths of whatever `wanted` says."""
+    return _thousandths(value, wanted, allow_milli=False)
+
+
 def cpu(value: object) -> int:
     """Millicores from `2`, `1.5` or `500m`."""
     return _thousandths(value, "cores per task, as in 2, 1.5 or 500m", allow_milli=True)
@@ -57,6 +63,15 @@ def memory(value: object) -> int:
     if amount != amount.to_integral_value():
         raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
     return int(amount)
+
+
+def fraction(value: object) -> int:
+    """Thousandths of a GPU from `0.5`."""
+    wanted = "a part of a GPU from 0.1 to 1, as in 0.5"
+    found = _thousandths(value, wanted, allow_milli=False)
+    if not 100 <= found <= 1000:
+        raise Unfriendly(f"expected {wanted}, found {_shown(value)}")
+    return found
 
 
 def seconds(value: object) -> str:
@@ -82,20 +97,6 @@ def pair(text: str) -> tuple[str, str]:
 def merged(before: object, more: dict[str, str]) -> object:
     """Names and values with more of them; what is not names and values is left for its check to find."""
     return {**(before or {}), **more} if before is None or isinstance(before, dict) else before
-
-
-def memory_text(amount: int) -> str:
-    """`8GiB` for people; exact where a unit divides it, else to one decimal."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        size = MEMORY_UNITS[unit]
-        if amount >= size:
-            return f"{amount // size}{unit}" if amount % size == 0 else f"{amount / size:.1f}{unit}"
-    return f"{amount}B"
-
-
-def thousandths_text(amount: int) -> str:
-    """`4` for 4000, `1.5` for 1500."""
-    return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount / 1000:g}"
 
 
 def _text(value: object, wanted: str) -> str:
@@ -143,6 +144,14 @@ def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name).replace("-", "_"): value for name, value in fields.items()}
+
+
+def _underscored_all(value: object) -> object:
+    return [_underscored(each) if isinstance(each, dict) else each for each in value] if isinstance(value, list) else value
+
+
 JOB_FIELDS: Mapping[str, Field] = {
     "name": Field(("demand", "job")),
     "class": Field(("demand", "priority_class")),
@@ -154,6 +163,9 @@ JOB_FIELDS: Mapping[str, Field] = {
     "run_time_limit": Field(("demand", "run_time_limit")),
     "max_failures": Field(("demand", "max_failures")),
     "min_tasks": Field(("demand", "min_tasks")),
+    "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
+    "topology": Field(("demand", "topology")),
+    "preemption_delay": Field(("demand", "preemption_delay")),
     "on_eviction": Field(("demand", "on_eviction")),
     "pack": Field(("demand", "pack")),
     "command": Field(("spec", "command")),
@@ -165,12 +177,18 @@ JOB_FIELDS: Mapping[str, Field] = {
 GROUP_FIELDS: Mapping[str, Field] = {
     "tasks": Field(("count",)),
     "gpus": Field(("gpu_milli",), gpus),
+    "fraction": Field(("gpu_share_milli",), fraction),
+    "gpu_memory": Field(("gpu_share_bytes",), memory),
+    "gpu_devices": Field(("gpu_devices",)),
     "cpu": Field(("cpu_milli",), cpu),
     "memory": Field(("memory_bytes",), memory),
     "gpu_model": Field(("gpu_models",), _one_or_more),
     "node_labels": Field(("node_labels",)),
     "nodes": Field(("nodes",), _one_or_more),
+    "sub_group": Field(("sub_group",)),
+    "order": Field(("order",)),
 }
+SHARES = ("fraction", "gpu_memory")
 SIM_RUN_FOR = "BAILIFF_SIM_RUN_FOR"
 
 
@@ -217,7 +235,7 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     for name, field in JOB_FIELDS.items():
         if name in document:
             part, key = field.path
-            (demand if part == "demand" else spec)[key] = document[name]
+            (demand if part == "demand" else spec)[key] = field.read(document[name])
     if "sim_run_for" in document:
         spec["runtime"] = "simulated"
         spec.setdefault("command", ["true"])
@@ -225,6 +243,7 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
             spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
         except Unfriendly as error:
             faults.append(f"{where(('sim_run_for',))}: {error}")
+    faults += [f"{where(place)}: {_no_such_field(str(place[-1]), known)}" for place, known in _unknown_inside(document)]
     demand["tasks"] = _groups(document, where, faults)
     try:
         job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
@@ -238,6 +257,20 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
 
 
 _ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
+
+
+def _unknown_inside(document: Mapping[str, Any]) -> Iterator[tuple[Place, Iterable[str]]]:
+    """Fields of sub-groups and of topology rules that the contract does not have: it would pass over them in silence."""
+    listed = document.get("sub_groups")
+    groups = [(("sub_groups", at), group) for at, group in enumerate(listed)] if isinstance(listed, list) else []
+    groups = [(place, _underscored(group)) for place, group in groups if isinstance(group, dict)]
+    rules = [(("topology",), document.get("topology"))]
+    rules += [((*place, "topology"), group.get("topology")) for place, group in groups]
+    for kind, found in ((SubGroup, groups), (TopologyRule, rules)):
+        for place, fields in found:
+            unknown = [name for name in fields if name not in kind.model_fields] if isinstance(fields, dict) else []
+            for name in unknown:
+                yield (*place, name), kind.model_fields
 
 
 def _groups(document: Mapping[str, Any], where: Callable[[Place], str], faults: list[str]) -> list[dict[str, Any]]:
@@ -270,7 +303,19 @@ def _group(fields: Mapping[str, Any], place: Place, where: Callable[[Place], str
             group[field.path[0]] = field.read(fields[name])
         except Unfriendly as error:
             faults.append(f"{where((*place, name))}: {error}")
+    shares = [name for name in SHARES if name in fields]
+    beside = "gpus" if "gpus" in fields else "fraction" if len(shares) > 1 else ""
+    if shares and beside:
+        advice = "leave one out; for a part of each of several GPUs say gpu-devices"
+        faults.append(f"{where((*place, shares[-1]))}: stands beside {beside}: {advice}")
+    elif "gpu_devices" in fields and not shares:
+        faults.append(
+            f"{where((*place, 'gpu_devices'))}: counts GPUs of which a part is asked for: say fraction or gpu-memory, too"
+        )
     return group
+
+
+INSIDE = ("labels", "env", "secrets", "topology", "sub_groups")
 
 
 def _friendly_place(path: Place, grouped: bool) -> Place:
@@ -281,12 +326,8 @@ def _friendly_place(path: Place, grouped: bool) -> Place:
         return ("groups", *path[2:3], *inner) if grouped else inner
     for name, field in JOB_FIELDS.items():
         if path[:2] == field.path:
-            return (name, *path[2:3]) if name in ("labels", "env", "secrets") else (name,)
+            return (name, *path[2:]) if name in INSIDE else (name,)
     return ()
-
-
-def _underscored(fields: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name).replace("-", "_"): value for name, value in fields.items()}
 
 
 def _no_such_field(name: str, known: Iterable[str]) -> str:

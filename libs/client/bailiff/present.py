@@ -10,31 +10,41 @@ from typing import Any, TypedDict
 
 from bailiff_bus.log import Entry
 from bailiff_core.model.places import bits
+from bailiff_core.model.policy import VERBS
 from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
+from bailiff_core.words import memory_text, thousandths_text
 
 from .eventline import demand_text, lines, node_name
 from .policyfile import policy_document
+from .projects import below
 
 
 class JobRow(TypedDict):
     """One job in `bailiff list`. ahead: jobs before it in the queue, null unless it waits. state: the phase,
 
     or `held` (a decision about it failed) or `cancelling`. waiting_s counts since it was submitted or last evicted,
-    running_s since all its tasks run.
+    running_s since all its tasks run. priority: as it counts now, base_priority: its class's. gpus: whole ones of the
+    gang; gpus_text also says parts. placed_tasks hold room, reserved_nodes is where the job is promised some.
     """
 
     job: str
+    project: str
     priority_class: str
     priority: int
+    base_priority: int
     preemptible: bool
     state: str
     ahead: int | None
     gpus: int
+    gpus_text: str
     tasks: int
+    min_tasks: int
+    placed_tasks: int
     nodes: list[str]
+    reserved_nodes: list[str]
     attempt: int
     evictions: int
     failures: int
@@ -112,7 +122,7 @@ class NodeRow(TypedDict):
 
 
 class PoolRow(TypedDict):
-    """One pool in `bailiff pools`."""
+    """One pool in `bailiff pools` and `bailiff pool list`. verbs_off: what the policy switches off; scope: of preempt."""
 
     pool: str
     partition: int
@@ -133,6 +143,24 @@ class PoolRow(TypedDict):
     jobs_leaving: int
     preempting: bool
     orphans: int
+    verbs_off: list[str]
+    scope: str
+    projects: int
+
+
+class ClassRow(TypedDict):
+    """One priority class in `bailiff class list`. users: who may use it; null: anybody."""
+
+    priority_class: str
+    value: int
+    preemptible: bool
+    displaces_others: bool
+    is_default: bool
+    immediate: bool
+    grace_s: int
+    users: list[str] | None
+    jobs_running: int
+    jobs_pending: int
 
 
 def moment(micros: int | None) -> str | None:
@@ -146,13 +174,18 @@ def moment(micros: int | None) -> str | None:
 # --- jobs
 
 
-def jobs(pool: Pool, now: int, *, ended: bool = False) -> list[JobRow]:
-    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first."""
+def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
+    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first.
+
+    project: only jobs of it and of those below it.
+    """
+    mine = None if project is None else dict.fromkeys(below(pool.rules, project))
     active = sorted(pool.active_jobs(), key=queue_key)
     waiting = [pool.jobs[name] for name in pool.queue]
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
     ahead = {name: at for at, name in enumerate(pool.queue)}
-    return [job_row(pool, job, now, ahead.get(job.id)) for job in [*active, *waiting, *over]]
+    found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
+    return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
 
 
 def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
@@ -163,14 +196,20 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
     since = max(job.submitted_at, job.last_eviction or 0)
     return {
         "job": job.id,
+        "project": job.project,
         "priority_class": job.class_name,
         "priority": job.priority,
+        "base_priority": job.base_priority,
         "preemptible": job.preemptible,
         "state": state_of(job),
         "ahead": ahead,
         "gpus": job.gpus,
+        "gpus_text": job_gpus_text(job),
         "tasks": job.size,
-        "nodes": list(dict.fromkeys(node_name(pool, task.node) for task in job.tasks)),
+        "min_tasks": job.minimum,
+        "placed_tasks": sum(task.state in ("starting", "running", "exited") for task in job.tasks),
+        "nodes": _names(pool, job.tasks),
+        "reserved_nodes": _names(pool, [*(task for task in job.tasks if task.state == "reserved"), *job.promise]),
         "attempt": job.attempt,
         "evictions": job.evictions,
         "failures": job.failures,
@@ -181,6 +220,23 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
         "running_s": max(0, end - job.last_start) // 1_000_000 if running and job.last_start is not None else None,
         "note": note_of(pool, job),
     }
+
+
+def _names(pool: Pool, tasks: list[Task]) -> list[str]:
+    return list(dict.fromkeys(node_name(pool, task.node) for task in tasks))
+
+
+def job_gpus_text(job: Job) -> str:
+    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some."""
+    milli, bytes_of = 0, dict[int, int]()
+    for group in job.demand.tasks:
+        devices = group.count * (group.gpu_devices or 1)
+        milli += group.count * group.gpu_milli + devices * (group.gpu_share_milli or 0)
+        if group.gpu_share_bytes is not None:
+            bytes_of[group.gpu_share_bytes] = bytes_of.get(group.gpu_share_bytes, 0) + devices
+    parts = [thousandths_text(milli)] if milli or not bytes_of else []
+    parts += [f"{f'{count} × ' if count > 1 else ''}{memory_text(size)}" for size, count in bytes_of.items()]
+    return " + ".join(parts)
 
 
 def state_of(job: Job) -> str:
@@ -374,7 +430,40 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "jobs_leaving": phases.count("evicting"),
         "preempting": pool.selection is not None or bool(pool.plans),
         "orphans": orphans,
+        "verbs_off": verbs_off(pool),
+        "scope": pool.rules.scope,
+        "projects": len(pool.rules.projects),
     }
+
+
+def verbs_off(pool: Pool) -> list[str]:
+    """The verbs that the policy switches off; consolidate also where it may move no job."""
+    rules = pool.rules.preemption
+    return [verb for verb in VERBS if verb not in rules.verbs or (verb == "consolidate" and rules.most_moved == 0)]
+
+
+def classes(pool: Pool) -> list[ClassRow]:
+    """Every priority class, the highest first."""
+    jobs = [job for job in pool.jobs.values() if job.phase not in ENDED]
+    rows: list[ClassRow] = []
+    for entry in sorted(pool.rules.priority_classes, key=lambda entry: (-entry.value, entry.name)):
+        waits = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]
+        users = pool.rules.identity.class_users.get(entry.name)
+        rows.append(
+            {
+                "priority_class": entry.name,
+                "value": entry.value,
+                "preemptible": entry.preemptible,
+                "displaces_others": entry.preemption_policy == "PreemptLowerPriority",
+                "is_default": entry.global_default,
+                "immediate": entry.immediate,
+                "grace_s": (pool.rules.eviction.grace if entry.grace is None else entry.grace) // 1_000_000,
+                "users": list(users) if users is not None else None,
+                "jobs_running": waits.count(False),
+                "jobs_pending": waits.count(True),
+            }
+        )
+    return rows
 
 
 def policy(pool: Pool) -> dict[str, Any]:

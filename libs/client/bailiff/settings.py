@@ -38,8 +38,8 @@ def _cache() -> Path:
 class ClientSettings(ServiceSettings):
     """On top of the common ones. actor: who asks; key: the file with the private key that signs requests;
 
-    domain: the pool that commands are about; source: under which request ids are remembered; cache: where folded
-    state is kept between calls.
+    domain: the pool that commands are about; project: whose jobs are submitted and listed; source: under which request
+    ids are remembered; cache: where folded state is kept between calls.
     """
 
     model_config = SettingsConfigDict(
@@ -49,6 +49,7 @@ class ClientSettings(ServiceSettings):
     actor: str = ""
     key: Path | None = None
     domain: str | None = None
+    project: str | None = None
     source: Annotated[str, Field(min_length=1, max_length=256)] = Field(default_factory=_opaque_source)
     cache: Path = Field(default_factory=_cache)
 

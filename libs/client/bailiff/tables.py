@@ -4,7 +4,7 @@ Meant to be read at 100 columns; colour only repeats what a word says already.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bailiff_core.model.places import ranges
+from bailiff_core.words import cost_text, duration_text, memory_text, thousandths_text
 
 from .doctor import Check
-from .eventline import duration_text, plain
-from .friendly import memory_text, thousandths_text
-from .present import JobDetails, JobRow, NodeRow, PoolRow
+from .eventline import plain
+from .events import EventRow
+from .present import ClassRow, JobDetails, JobRow, NodeRow, PoolRow
+from .projects import ProjectRow, amounts_text
 from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
 
 STATE_STYLES = {
@@ -30,7 +32,7 @@ STATE_STYLES = {
 
 
 NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
-WHOLE = ("JOB", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
+WHOLE = ("JOB", "PROJECT", "TASKS", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
 
 
 def table(*columns: str, right: Sequence[str] = (), **options: Any) -> Table:
@@ -63,24 +65,46 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
     """`bailiff list`."""
     if not rows:
         return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
-    added = ["SUBMITTED"] if wide else []
-    made = table("#", "JOB", "CLASS", "STATE", "GPUS", "NODES", "TRY", "EVICTED", "TIME", *added, "NOTE", right=NUMBERS)
+    added = ["TASKS", "RESERVED", "SUBMITTED"] if wide else []
+    made = table(
+        "#",
+        "JOB",
+        *(["PROJECT"] if wide else []),
+        "CLASS",
+        "STATE",
+        "GPUS",
+        "NODES",
+        "TRY",
+        "EVICTED",
+        "TIME",
+        *added,
+        "NOTE",
+        right=NUMBERS,
+    )
     for row in rows:
         cells: list[RenderableType] = [
             "" if row["ahead"] is None else str(row["ahead"]),
             text(row["job"], "bold"),
+            *([text(row["project"] or "-")] if wide else []),
             text(f"{row['priority_class']} {row['priority']}"),
             state(row["state"]),
-            str(row["gpus"] or "-"),
+            "-" if row["gpus_text"] == "0" else row["gpus_text"],
             text(_some(row["nodes"], 99 if wide else 1)),
             str(row["attempt"] or "-"),
             str(row["evictions"] or "-"),
             _time_spent(row),
         ]
         if wide:
+            cells.append(text(_tasks(row)))
+            cells.append(text(_some(row["reserved_nodes"], 99)))
             cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
         made.add_row(*cells, text(row["note"], "dim"))
     return made
+
+
+def _tasks(row: JobRow) -> str:
+    least = f", at least {row['min_tasks']}" if row["min_tasks"] < row["tasks"] else ""
+    return f"{row['placed_tasks']}/{row['tasks']}{least}"
 
 
 def _time_spent(row: JobRow) -> str:
@@ -102,8 +126,15 @@ def job(details: JobDetails) -> RenderableType:
     if row["note"]:
         facts.add_row("note", text(row["note"]))
     preemptible = "preemptible" if row["preemptible"] else "not preemptible"
-    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}, {preemptible}"))
+    aged = f" (its class has {row['base_priority']})" if row["base_priority"] != row["priority"] else ""
+    facts.add_row("class", text(f"{row['priority_class']} {row['priority']}{aged}, {preemptible}"))
+    if row["project"]:
+        facts.add_row("project", text(row["project"]))
     facts.add_row("asks for", text(details["demand"]))
+    if row["min_tasks"] < row["tasks"]:
+        facts.add_row("tasks", text(f"{_tasks(row)} placed"))
+    if row["reserved_nodes"]:
+        facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
     facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
     facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:
@@ -166,13 +197,74 @@ def pools(rows: Sequence[PoolRow]) -> RenderableType:
     numbers = ("HEAD", "LAST RECORD", "NODES", "GPUS", "FREE", "RUNNING", "WAITING", "LEAVING")
     made = table("POOL", *numbers, "POLICY", right=numbers)
     for row in rows:
-        nodes_text = f"{row['nodes_ready']}/{row['nodes']}"
         made.add_row(
             text(row["pool"], "bold"), f"#{row['head_seq']}", f"{seconds(row['head_age_s'])} ago",
-            Text(nodes_text, "" if row["nodes_ready"] == row["nodes"] else "yellow"), str(row["gpus"]), str(row["gpus_free"]),
+            _ready(row), str(row["gpus"]), str(row["gpus_free"]),
             str(row["jobs_running"]), str(row["jobs_waiting"]), str(row["jobs_leaving"] or "-"), f"#{row['policy_seq']}",
         )  # fmt: skip
     return made
+
+
+def pool_list(rows: Sequence[PoolRow]) -> RenderableType:
+    """`bailiff pool list`."""
+    numbers = ("NODES", "GPUS", "IN USE", "FREE", "RUNNING", "WAITING")
+    made = table("POOL", *numbers, "PROJECTS", "SWITCHED OFF", right=(*numbers, "PROJECTS"))
+    for row in rows:
+        made.add_row(
+            text(row["pool"], "bold"), _ready(row), str(row["gpus"]), str(row["gpus_held"]), str(row["gpus_free"]),
+            str(row["jobs_running"]), str(row["jobs_waiting"]), str(row["projects"] or "-"),
+            Text(", ".join(row["verbs_off"]) or "-", "yellow" if row["verbs_off"] else ""),
+        )  # fmt: skip
+    return made
+
+
+def _ready(row: PoolRow) -> Text:
+    return Text(f"{row['nodes_ready']}/{row['nodes']}", "" if row["nodes_ready"] == row["nodes"] else "yellow")
+
+
+def classes(rows: Sequence[ClassRow]) -> RenderableType:
+    """`bailiff class list`."""
+    numbers = ("VALUE", "RUNNING", "PENDING")
+    made = table("CLASS", "VALUE", "PREEMPTIBLE", "DISPLACES OTHERS", "GRACE", "WHO MAY", *numbers[1:], right=numbers)
+    for row in rows:
+        marks = [mark for mark, wanted in (("default", row["is_default"]), ("immediate", row["immediate"])) if wanted]
+        name = Text(plain(row["priority_class"]), "bold") + Text(f" ({', '.join(marks)})" if marks else "", "dim")
+        made.add_row(
+            name, str(row["value"]), "yes" if row["preemptible"] else "no", "yes" if row["displaces_others"] else "no",
+            seconds(row["grace_s"]), text("anybody" if row["users"] is None else _some(row["users"], 3)),
+            str(row["jobs_running"] or "-"), str(row["jobs_pending"] or "-"),
+        )  # fmt: skip
+    return Group(made, Text("Higher values win, everywhere.", "dim"))
+
+
+def cluster(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff cluster-info`."""
+    facts = _pairs()
+    facts.add_row("Kafka", text(found["kafka"]))
+    facts.add_row("this command", text(f"release {found['release']}, logic {found['logic']}"))
+    total = found["total"]
+    facts.add_row(
+        "in all",
+        f"{total['nodes']} nodes, {total['gpus_held']}/{total['gpus']} GPUs in use, {total['jobs_waiting']} jobs waiting",
+    )
+    parts: list[RenderableType] = [facts]
+    for row in found["pools"]:
+        about = _pairs()
+        about.add_row(
+            "machines", f"{row['nodes_ready']}/{row['nodes']} nodes ready, {row['gpus_held']}/{row['gpus']} GPUs in use"
+        )
+        about.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_waiting']} waiting, {row['jobs_leaving']} leaving")
+        about.add_row(
+            "log",
+            text(f"partition {row['partition']}, head #{row['head_seq']} {seconds(row['head_age_s'])} ago, epoch {row['epoch']}"),
+        )
+        about.add_row("engine", text(row["engine"]))
+        about.add_row(
+            "policy", text(f"in force since #{row['policy_seq']}, {row['projects']} projects, preempt within the {row['scope']}")
+        )
+        about.add_row("switched off", text(", ".join(row["verbs_off"]) or "nothing"))
+        parts += ["", text(f"pool {row['pool']}", "bold"), _indented(about)]
+    return Group(*parts)
 
 
 def _models(row: NodeRow) -> str:
@@ -199,6 +291,74 @@ def _device_summary(row: NodeRow) -> Text:
 
 def _numbers(devices: Sequence[int]) -> str:
     return ranges(devices)
+
+
+# --- projects
+
+
+def projects(rows: Sequence[ProjectRow], *, wide: bool = False) -> RenderableType:
+    """`bailiff project list`."""
+    if not rows:
+        return Text("No projects: everybody shares the pool. Make one: bailiff project create NAME --gpus 4", "dim")
+    more = ["CPU", "MEMORY"] if wide else []
+    made = table(
+        "PROJECT", "GPUS", *more, "FAIR SHARE", "LIMIT", "PRIO", "RUNNING", "PENDING", right=("PRIO", "RUNNING", "PENDING")
+    )
+    for row in rows:
+        over = bool(row["borrowed"]["gpu_milli"])
+        used, quota = row["used"], row["quota"]
+        cells = [
+            _of(used["cpu_milli"], quota["cpu_milli"], thousandths_text),
+            _of(used["memory_bytes"], quota["memory_bytes"], memory_text),
+        ]
+        made.add_row(
+            text("  " * row["depth"] + row["project"], "bold"),
+            Text(row["standing"], "yellow" if over else ""),
+            *(cells if wide else []),
+            _bound(row["fair_share"]["gpu_milli"], thousandths_text),
+            _bound(row["limit"]["gpu_milli"], thousandths_text),
+            str(row["priority"] or "-"),
+            str(row["jobs_running"] or "-"),
+            str(row["jobs_pending"] or "-"),
+        )
+    return made
+
+
+def project(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff project describe`."""
+    row = found["summary"]
+    facts = _pairs()
+    facts.add_row("GPUs", text(row["standing"]))
+    for name in ("used", "quota", "borrowed", "fair_share", "limit"):
+        facts.add_row(name.replace("_", " "), text(amounts_text(row[name])))
+    facts.add_row("not preemptible", text(f"{amounts_text(row['non_preemptible'])} of it, which has to stay within the quota"))
+    weights = list(row["weight"].values())
+    same = len(dict.fromkeys(weights)) == 1
+    facts.add_row(
+        "over-quota weight", str(weights[0]) if same else ", ".join(f"{name} {of}" for name, of in row["weight"].items())
+    )
+    facts.add_row("priority", str(row["priority"]))
+    if row["parent"]:
+        facts.add_row("below", text(row["parent"]))
+    if row["description"]:
+        facts.add_row("description", text(row["description"]))
+    if found["reclaimed_at"]:
+        facts.add_row("last reclaimed from", _time(found["reclaimed_at"]))
+    facts.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_pending']} pending")
+    parts: list[RenderableType] = [text(row["project"], "bold"), _indented(facts)]
+    if found["below"]:
+        parts += ["", _indented(projects([{**each, "depth": 0} for each in found["below"]]))]
+    if found["job_list"]:
+        parts += ["", _indented(jobs(found["job_list"]))]
+    return Group(*parts)
+
+
+def _of(used: int | None, bound: int | None, shown: Callable[[int], str]) -> str:
+    return f"{shown(used or 0)}/{_bound(bound, shown)}"
+
+
+def _bound(value: int | None, shown: Callable[[int], str]) -> str:
+    return "-" if value is None else shown(value)
 
 
 # --- policy
@@ -257,6 +417,53 @@ def record(found: Mapping[str, Any]) -> RenderableType:
     body = [text(line) for line in data.splitlines()]
     title = text(f"{found['domain']}#{found['seq']}  {found['type']}", "bold")
     return Group(title, *(text(line) for line in found["says"]), "", _indented(facts), "", *body)
+
+
+EVENT_TONES = {
+    "Preempted": "magenta", "Reclaimed": "magenta", "Moved": "magenta", "Stopping": "yellow", "Requeued": "yellow",
+    "Shrunk": "yellow", "Pending": "", "Scheduled": "cyan", "Reserved": "magenta", "Started": "green", "Resumed": "green",
+    "Restarted": "green", "Grown": "green", "Succeeded": "green", "Failed": "red", "Evicted": "red", "Rejected": "red",
+    "NodeLost": "red", "NodeNotReady": "yellow", "NodeReady": "green", "Stuck": "red", "Held": "red",
+}  # fmt: skip
+
+
+def event(row: EventRow) -> Text:
+    """One line of `bailiff events`."""
+    line = Text()
+    line.append(row["time"][5:19].replace("T", " "), "dim")
+    line.append(f" {row['pool']}#{row['seq']:<6}", "cyan")
+    line.append(f" {row['type']:<16}", EVENT_TONES.get(row["type"], ""))
+    tasks = f"/{row['tasks']}" if row["tasks"] else ""
+    line.append(f" {plain(row['job'] or row['node'])}{tasks}", "bold")
+    where = row["node"] if row["job"] and row["type"] in ("Scheduled", "Started", "Resumed", "Restarted", "Reserved") else ""
+    project = f"[{row['project']}]" if row["project"] else ""
+    more = "  ".join(part for part in (project, f"on {where}" if where else "", row["reason"]) if part)
+    line.append(f"  {plain(more)}" if more else "")
+    return line
+
+
+def explained(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff explain`."""
+    parts: list[RenderableType] = []
+    for section in found["sections"]:
+        parts += [*([""] if parts else []), text(section["question"], "bold")]
+        for said in section["says"]:
+            seqs = ", ".join(f"#{seq}" for seq in said["seqs"])
+            line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
+            parts.append(Padding(line, (0, 0, 0, 2)))
+    if found["candidates"] is not None:
+        listed = table("JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?", right=("GPUS", "LOSES"))
+        for row in found["candidates"]:
+            taken = Text("taken", "yellow") if row["chosen"] else text(f"no: {row['rule']}" if row["rule"] else "could have been")
+            listed.add_row(
+                text(row["job"], "bold"), row["tasks"] or "all", text(f"{row['class_name']} {row['priority']}"),
+                text(row["project"] or "-"), thousandths_text(row["gpu_milli"]), cost_text(row["lost_gpu_ms"]), taken,
+            )  # fmt: skip
+        parts += ["", Text("Everybody that held room then, by replay", "bold"), _indented(listed)]
+    if found["condition"] is not None:
+        condition = found["condition"]
+        parts += ["", text(f"condition {condition['type']}, reason {condition['reason']}: {condition['message']}", "dim")]
+    return Group(*parts)
 
 
 def verification(found: Verification) -> RenderableType:

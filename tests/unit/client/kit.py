@@ -15,7 +15,7 @@ from bailiff_bus import topics
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.memory import MemoryBus, MemoryCluster
-from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, SubmitJob
+from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, ScaleJob, SetJob, SubmitJob
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_turn, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -123,10 +123,19 @@ class Scribe:
             )
         )
 
-    def submit(self, job: str, gpus: int, tasks: int = 1, class_: str = "train", request: facts.RequestId | None = None) -> None:
+    def submit(
+        self,
+        job: str,
+        gpus: int,
+        tasks: int = 1,
+        class_: str = "train",
+        request: facts.RequestId | None = None,
+        project: str | None = None,
+        min_tasks: int | None = None,
+    ) -> None:
         """A job is accepted."""
         group = TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=2000, memory_bytes=8 * GIB)
-        demand = JobDemand(job=job, tasks=(group,), priority_class=class_)
+        demand = JobDemand(job=job, tasks=(group,), priority_class=class_, project=project, min_tasks=min_tasks)
         self.turn(facts.JobSubmitted(request=request or request_id(job), demand=demand, spec_digest="a" * 64), actor="alice")
 
     def start(self, job: str) -> None:
@@ -243,8 +252,15 @@ class AnsweringBus(MemoryBus):
             self.scribe.turn(facts.JobSubmitted(request=request, demand=body.demand, spec_digest="a" * 64))
             self.then(self.scribe, body.demand.job)
             return
-        if isinstance(body, ApplyPolicy):
+        if isinstance(body, ApplyPolicy) and body.expected_revision in (None, self.scribe.pool.policy_revision):
             self.scribe.turn(facts.PolicyApplied(request=request, policy=body.policy.complete()))
+            return
+        if isinstance(body, ScaleJob):
+            scaled = {"group": body.group, "tasks": body.tasks, "min_tasks": body.min_tasks}
+            self.scribe.turn(facts.JobScaled(request=request, job=body.job, **scaled))
+            return
+        if isinstance(body, SetJob):
+            self.scribe.turn(facts.JobReclassified(request=request, job=body.job, priority_class=body.priority_class))
             return
         if isinstance(body, ReplaceNode):
             self.scribe.turn(facts.NodeReplaced(request=request, node=body.node, machine_id=body.machine_id))
@@ -260,6 +276,8 @@ class AnsweringBus(MemoryBus):
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
+        if isinstance(body, ApplyPolicy):
+            reason = {"code": "policy-changed", "reason": "another policy is in force by now"}
         if isinstance(body, SubmitJob):
             reason = {"code": "job-exists", "reason": "there is a job of that name already: choose another name"}
         self.scribe.turn(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))

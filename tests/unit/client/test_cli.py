@@ -14,8 +14,9 @@ from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on,
 from typer.testing import CliRunner
 
 from bailiff.cli import app
-from bailiff.cli.jobs import CONTROL, made_name
+from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
+from bailiff.cli.submit import made_name
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
 from bailiff_bus import topics

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
-from bailiff.eventline import TELLERS, cost_text, duration_text, jobs_of, lines, styled
+from bailiff.eventline import TELLERS, jobs_of, lines, styled
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import AUDIT_TYPES, Record
+from bailiff_core.words import cost_text, duration_text
 
 REQUEST = {"source": "laptop", "id": "r-1", "digest": "d" * 64}
 TASK = {"job": "train-7", "attempt": 1, "task": 0, "node": "gpu-01"}
@@ -23,7 +24,7 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "DomainCreated": ({"domain": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
     "PolicyApplied": (
         {"policy": DEFAULT_POLICY.model_dump(mode="json")},
-        "policy in force      inference 125 > build 100 > interactive 75 > train 50  verbs allocate, preempt",
+        "policy in force      inference 125 > build 100 > interactive 75 > train 50  verbs allocate, consolidate, reclaim, preempt",
     ),
     "WriterStarted": (
         {"writer": "abcdef0123", "release": "0.1.0", "digest": "e" * 64, "logic": 1, "state_schema": 1},
@@ -54,6 +55,8 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         "job submitted        train-7  2 × (4 GPUs, 2 CPU, 8GiB) + 0.5 CPU, train",
     ),
     "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel asked         train-7  wrong data"),
+    "JobScaled": ({"request": REQUEST, "job": "train-7", "tasks": 6, "min_tasks": 2}, "scale asked          train-7  6 tasks, at least 2 together"),
+    "JobReclassified": ({"request": REQUEST, "job": "train-7", "priority_class": "build"}, "class changed        train-7  to build"),
     "NodeReplaced": (
         {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may take the name",
     ),
@@ -93,6 +96,22 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "EvictionBegun": ({"job": "train-7", "attempt": 1, "decided": 21}, "eviction begins      train-7  decided at #21; its nodes are told"),
     "PlanGivenUp": ({"plan": 21, "reason": "serve-2 was cancelled"}, "plan given up        plan #21  nobody needs to leave: serve-2 was cancelled"),
     "JobPlaced": ({"job": "train-7", "attempt": 2, "placement": PLACE}, "job placed           train-7  → node 0 [0-3], attempt 2"),
+    "JobGrown": (
+        {"job": "train-7", "attempt": 1, "placement": [{"node": 0, "tasks": "4-5", "devices": "4-5"}]},
+        "job grows            train-7  2 tasks more → node 0 [4-5]",
+    ),
+    "JobShrunk": (
+        {"job": "train-7", "attempt": 1, "tasks": "4-5", "outcome": "preempted", "cause": "preemption", "lost_gpu_ms": 186_000},
+        "job shrank           train-7/4-5  it goes on without: preemption, lost 3.1 GPU-min",
+    ),
+    "JobAged": (
+        {"job": "train-7", "priority": 50, "effective": 60, "reason": "evicted 3 times"},
+        "job aged             train-7  counts with 60 instead of 50, evicted 3 times",
+    ),
+    "ScheduleTimedOut": (
+        {"job": "train-7", "waited": 300 * SECOND, "then": "pass", "reason": "needs 8 GPUs"},
+        "waits too long       train-7  no place for 5m: smaller jobs may pass it, needs 8 GPUs",
+    ),
     "JobStartOrdered": ({"job": "serve-2", "attempt": 1}, "job starts           serve-2  all of its reserved room is free"),
     "ReservationDropped": ({"job": "serve-2", "reason": "expired", "plan": 21}, "reservation dropped  serve-2  it waited too long for the room, plan #21"),
     "JobWaits": ({"job": "train-9", "reason": "needs 8 GPUs"}, "job waits            train-9  needs 8 GPUs"),
@@ -148,6 +167,27 @@ def record(name: str, data: dict[str, Any], **about: Any) -> Record:
 def test_every_record_type_has_its_line_and_its_story_here() -> None:
     assert set(TELLERS) == set(AUDIT_TYPES.values())
     assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"verb": "reclaim"}, "train-7 → evict  for serve-2 (reclaim: b is due it, a is over its share), loses 3.1 GPU-min"),
+        ({"verb": "preempt"}, "train-7 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
+        (
+            {"verb": "consolidate", "moved": [{"node": 1, "tasks": "0", "devices": "0-3"}]},
+            "train-7 → move to node 1 [0-3]  for serve-2 (consolidate: nobody stops for good), loses 3.1 GPU-min",
+        ),
+        ({"verb": "preempt", "tasks": "4-5"}, "train-7/4-5 → evict  for serve-2 (inference 125 > train 50), loses 3.1 GPU-min"),
+    ],
+)
+def test_each_verb_says_why_this_side_yields(more: dict[str, Any], expected: str) -> None:
+    victim = {**VICTIM, "class_name": "train", "project": "a", "moved": more.get("moved", []), "tasks": more.get("tasks", "")}
+    asker = {**ASKER, "project": "b"}
+    (line,) = lines(
+        record("PreemptionDecided", {**DECIDED, "asker": asker, "verb": more["verb"], "victims": [victim], "graces": [SECOND]})
+    )
+    assert str(line) == f"12:04:31 pool-a#118 preemption decided   {expected}"
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -6,6 +6,7 @@ import pytest
 
 from bailiff import friendly
 from bailiff.problem import ExitCode, Problem
+from bailiff_core.words import memory_text
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_cannot_be_understood_names_what_was_found(read: object, value: obj
 
 
 def test_memory_is_shown_as_people_write_it() -> None:
-    assert [friendly.memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
+    assert [memory_text(amount) for amount in (8 * 2**30, 3 * 2**29, 512, 2**40)] == ["8GiB", "1.5GiB", "512B", "1TiB"]
 
 
 # --- a job
@@ -151,3 +152,52 @@ def test_private_values_are_not_repeated() -> None:
         friendly.job_from({"name": "a", "command": ["z"], "env": {"TOKEN": 12345}})
     assert "12345" not in caught.value.text
     assert "--env" in caught.value.text
+
+
+# --- parts of GPUs, elastic gangs, projects, places
+
+
+def described(**fields: object) -> friendly.SubmitJob:
+    return friendly.job_from({"name": "a", "command": ["x"], **fields})
+
+
+def test_parts_of_gpus() -> None:
+    (half,) = described(fraction="0.5").demand.tasks
+    assert (half.gpu_milli, half.gpu_share_milli, half.gpu_devices) == (0, 500, None)
+    (slices,) = described(gpu_memory="4GiB", gpu_devices=2).demand.tasks
+    assert (slices.gpu_milli, slices.gpu_share_bytes, slices.gpu_devices) == (0, 4 * 2**30, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"fraction": 0.05}, "--fraction: expected a part of a GPU from 0.1 to 1, as in 0.5, found 0.05"),
+        ({"fraction": 0.5, "gpus": 1}, "--fraction: stands beside gpus: leave one out"),
+        ({"fraction": 0.5, "gpu_memory": "4GiB"}, "--gpu-memory: stands beside fraction: leave one out"),
+        ({"gpu_devices": 2}, "--gpu-devices: counts GPUs of which a part is asked for"),
+        ({"min_tasks": 3, "tasks": 2}, "min_tasks is 3, but the job has only 2 tasks"),
+        ({"topology": {"topology": "racks", "require": "rack"}}, "--topology.require: no such field; did you mean required?"),
+        ({"sub_groups": [{"name": "a", "min-task": 1}]}, "--sub-groups.0.min-task: no such field; did you mean min-tasks?"),
+        ({"pack": "wide"}, "--pack: expected 'binpack' or 'spread', found \"wide\""),
+    ],
+)
+def test_what_does_not_go_together_is_told(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(Problem) as caught:
+        described(**fields)
+    assert told in caught.value.text
+
+
+def test_a_gang_in_full() -> None:
+    demand = described(
+        project="vision", user="u-1", min_tasks=2, run_time_limit="2h", preemption_delay="30s", pack="spread",
+        topology={"topology": "racks", "required": "zone", "preferred": "rack"},
+        sub_groups=[{"name": "workers", "min-tasks": 2, "topology": {"topology": "racks", "required": "rack"}}, {"name": "ps"}],
+        groups=[{"tasks": 4, "gpus": 1, "sub_group": "workers", "order": 1}, {"cpu": 2, "sub_group": "ps"}],
+    ).demand  # fmt: skip
+    assert (demand.project, demand.user, demand.min_tasks, demand.pack) == ("vision", "u-1", 2, "spread")
+    assert (demand.run_time_limit, demand.preemption_delay) == (7_200_000_000, 30_000_000)
+    assert demand.topology is not None
+    assert (demand.topology.required, demand.topology.preferred) == ("zone", "rack")
+    workers, servers = demand.sub_groups
+    assert (workers.min_tasks, workers.topology and workers.topology.required, servers.name) == (2, "rack", "ps")
+    assert [(group.sub_group, group.order) for group in demand.tasks] == [("workers", 1), ("ps", None)]

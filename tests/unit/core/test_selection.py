@@ -20,19 +20,22 @@ def test_only_one_selection_is_out(story):
     story.expect("PreemptionRequested", job="higher", selection=2)
 
 
-def test_idle_room_is_held_for_the_asker(story):
+def test_who_is_behind_the_asker_waits_for_its_answer(story):
     half_full(story)
     story.submit("small", gpus=2)
-    story.expect_only("JobWaits")
+    story.expect_only()
     story.propose()
     story.expect("PreemptionDecided")
+    story.expect("JobWaits", job="small")
     assert story.job("small").phase == "pending"
 
 
-def test_room_that_comes_free_later_is_not_held(story):
+def test_and_then_takes_room_that_the_asker_has_no_use_for(story):
     half_full(story)
     story.submit("small", gpus=4)
     story.node("n2", gpus=4)
+    story.expect_only()
+    story.propose()
     story.expect("JobPlaced", job="small")
 
 
@@ -44,7 +47,8 @@ def test_jobs_ahead_of_the_asker_may_take_the_room(story):
     story.expect("PreemptionRefused", reason="stale")
 
 
-def test_the_hold_ends_with_a_refusal(story):
+def test_the_wait_ends_with_a_refusal(tell):
+    story = tell(policy(backfill="greedy"))
     half_full(story)
     story.submit("small", gpus=2)
     story.propose(answers=[])
@@ -52,7 +56,8 @@ def test_the_hold_ends_with_a_refusal(story):
     story.expect("JobPlaced", job="small")
 
 
-def test_no_answer_in_time(story):
+def test_no_answer_in_time(tell):
+    story = tell(policy(backfill="greedy"))
     half_full(story)
     story.submit("small", gpus=2)
     story.wait(5 * SECOND)
@@ -61,6 +66,13 @@ def test_no_answer_in_time(story):
     assert story.pool.selection is None
     story.wait(2 * SECOND)
     story.expect("PreemptionRequested", job="high", selection=2)
+
+
+def test_with_backfill_reserve_nobody_delays_the_asker_in_between(story):
+    half_full(story)
+    story.submit("small", gpus=2)
+    story.propose(answers=[])
+    assert "high" in story.expect("JobWaits", job="small").reason
 
 
 def test_an_answer_at_the_very_end_still_counts(story):
@@ -79,8 +91,7 @@ def test_after_three_time_outs_a_selection_waits_for_its_answer(story):
     assert selection.deadline is None
     story.submit("small", gpus=2)
     story.wait(60 * MINUTE)
-    story.expect_only()
-    assert story.job("small").phase == "pending"  # the room is still held
+    assert story.job("small").phase == "pending"  # the head of the queue is not delayed
     story.propose()
     story.expect("PreemptionDecided")
     assert story.pool.selection_failures == 0

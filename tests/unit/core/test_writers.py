@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.log_builder import Cut, folded, replayed
 
-from bailiff_core.engine import LOGIC
+from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records.facts import ClockAdvanced, DecisionFailed, LogTruncated, StateDigest, TaskExited, TaskReleased
@@ -102,7 +102,7 @@ def test_replay_finds_a_fact_amid_decisions(story):
 
 def test_replay_checks_state_digests(story):
     story.node("n1")
-    story.turn(StateDigest(schema_version=1, digest=state_digest(story.pool)))
+    story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
     assert replayed(story.wires).digests == 1
     wrong = replayed([*story.wires[:-1], encode(_with(story.records[-1], digest="0" * 64))])
     assert wrong.difference.expected == f"state digest {story.records[-1].data.digest}"

@@ -30,13 +30,15 @@ from .requests import (
     ReplaceNode,
     RequestBody,
     ReturnNode,
+    ScaleJob,
+    SetJob,
     SubmitJob,
 )
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
     "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
-    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SendInventory", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
+    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob",
+    "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.document import Count, Document, Name, OpaqueId
+from bailiff_core.model.document import Count, Document, Integer, Name, OpaqueId
 from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
@@ -47,11 +47,34 @@ class CancelJob(RequestBody):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
+class ScaleJob(RequestBody):
+    """Let the job ask for another number of tasks, of the task group `group`; min_tasks as before where left out."""
+
+    TYPE: ClassVar[str] = "bailiff.JobScaled.v1"
+    job: Name
+    group: Count = 0
+    tasks: Annotated[Integer, Field(ge=1, le=10_000)]
+    min_tasks: Annotated[Integer, Field(ge=1)] | None = None
+
+
+class SetJob(RequestBody):
+    """Give a waiting job another priority class."""
+
+    TYPE: ClassVar[str] = "bailiff.JobReclassified.v1"
+    job: Name
+    priority_class: Name
+
+
 class ApplyPolicy(RequestBody):
-    """Put this policy in force. enforce: jobs that it would not have admitted leave."""
+    """Put this policy in force.
+
+    expected_revision: the position of the policy that this one was made from; where another is in force by now, it is
+    refused. enforce: jobs that it would not have admitted leave; without it a policy by itself evicts nobody.
+    """
 
     TYPE: ClassVar[str] = "bailiff.PolicyApplied.v1"
     policy: Policy
+    expected_revision: Count | None = None
     enforce: bool = False
 
 

@@ -125,7 +125,7 @@ async def verify(session: Session, file: FromFile = None) -> ExitCode:
     Orphans are counted and named. They do no harm where their place was taken or their writer replaced. A record that
     claims a free place without following the one before it shows that the log was changed: exit code 1.
     """
-    async with _log(session, file) as (domain, messages):
+    async with log_of(session, file) as (domain, messages):
         found = await walk.verify(domain, messages)
     session.show(found, lambda: tables.verification(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
@@ -133,7 +133,7 @@ async def verify(session: Session, file: FromFile = None) -> ExitCode:
 
 async def replay(session: Session, file: FromFile = None) -> ExitCode:
     """Fold the log, decide every turn again with this release's engine, and compare byte for byte."""
-    async with _log(session, file) as (domain, messages):
+    async with log_of(session, file) as (domain, messages):
         found = await walk.replay(domain, messages)
     session.show(found, lambda: tables.replayed(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
@@ -143,7 +143,7 @@ async def export(
     session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")]
 ) -> None:
     """Write the log as JSON Lines, orphans included, so that it can be verified and replayed without Kafka."""
-    async with _log(session, None) as (domain, messages), session.client() as client:
+    async with log_of(session, None) as (domain, messages), session.client() as client:
         partition = (await client.domain(domain)).partition
         if str(file) == "-":
             await write_log(sys.stdout, domain, partition, messages)
@@ -159,7 +159,7 @@ async def export(
 
 
 @asynccontextmanager
-async def _log(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncIterator[Message]]]:
+async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncIterator[Message]]]:
     """The domain, and every message of its log as it is now: orphans, too."""
     if file is not None:
         log = LogFile(file)

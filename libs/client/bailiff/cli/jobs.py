@@ -1,149 +1,52 @@
-"""Commands about jobs: submit, list, describe, logs, cancel."""
+"""Commands about jobs that are there: list, describe, logs, cancel."""
 
-import asyncio
 import re
-import secrets
-import string
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from bailiff import friendly, present, tables
+from bailiff import present, tables
 from bailiff.client import Asked, Client, Outcome
 from bailiff.eventline import Line, jobs_of, lines, plain
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
-from bailiff_bus.messages import SubmitJob
+from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
-from bailiff_core.records.decisions import JobEnded
 
-from .session import Output, Session, as_text, command
+from .session import Session, command
 
 PANEL = "Jobs"
 ANSWER_WITHIN = 10.0
 LOG_WAIT = 0.3
-OUTCOMES = {
-    "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
-    "cancelled": ExitCode.JOB_CANCELLED,
-}  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    command(app, rich_help_panel=PANEL, context_settings={"allow_interspersed_args": False})(submit)
     command(app, "list", rich_help_panel=PANEL)(list_jobs)
     command(app, rich_help_panel=PANEL)(describe)
     command(app, rich_help_panel=PANEL, leave_out=("output",))(logs)
     command(app, rich_help_panel=PANEL)(cancel)
+    command(app, rich_help_panel=PANEL)(delete)
 
 
-# --- submit
+# --- shared by commands about jobs
 
 
-async def submit(
-    session: Session,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- PROGRAM ARGUMENTS...]", help="What to run.", show_default=False)
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="A job file (YAML); options go before what it says.")] = None,
-    name: Annotated[str | None, typer.Option(help="The job's name. Default: made from the command.")] = None,
-    gpus: Annotated[str | None, typer.Option(help="GPUs per task, as in 4.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="How many equal tasks; they run together or not at all.")] = None,
-    cpu: Annotated[str | None, typer.Option(help="Cores per task, as in 2 or 500m.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory per task, as in 8GiB.")] = None,
-    class_: Annotated[str | None, typer.Option("--class", "-c", help="The priority class.")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the job's processes; repeat it.")] = None,
-    secret: Annotated[
-        list[str] | None, typer.Option(metavar="VARIABLE=SECRET", help="A secret by name, put in by the node.")
-    ] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Stands in the audit log; repeat it.")] = None,
-    node_label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only on nodes with this label.")] = None,
-    gpu_model: Annotated[list[str] | None, typer.Option(metavar="MODEL", help="Only on such GPUs; any of several.")] = None,
-    grace: Annotated[str | None, typer.Option(help="Time between notice and KILL, as in 30s.")] = None,
-    preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
-    max_failures: Annotated[int | None, typer.Option(help="Start it again after so many failed attempts.")] = None,
-    working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
-    sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; the exit code says how.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="As --wait, and print what happens to it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the request and send nothing.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for admission's answer.")] = ANSWER_WITHIN,
-) -> ExitCode | None:
-    """Submit a job: bailiff submit --gpus 4 --memory 8GiB --class train -- python train.py
-
-    The tasks of a job are a gang: they get their places together. A job that does not fit waits in the queue, or
-    displaces others where the policy lets its class do so.
-    """
-    document, source = friendly.read_job_file(file) if file is not None else ({}, friendly.Source())
-    options: dict[str, Any] = {
-        "name": name, "gpus": gpus, "tasks": tasks, "cpu": cpu, "memory": memory, "class": class_,
-        "gpu_model": gpu_model or None, "grace": grace, "preemptible": preemptible, "max_failures": max_failures,
-        "working_dir": working_dir, "sim_run_for": sim_run_for, "command": command or None,
-    }  # fmt: skip
-    given = {field: value for field, value in options.items() if value is not None}
-    document |= given
-    for field, texts in (("env", env), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
-        if texts:
-            document[field] = friendly.merged(document.get(field), _pairs(field, texts))
-    source = replace(source, options=frozenset(given))
-    if "name" not in document:
-        document["name"] = made_name(document.get("command"))
-    job = friendly.job_from(document, source)
-    if dry_run:
-        session.out.out(friendly_request(job), highlight=False, end="")
-        return None
-    async with session.client() as client:
-        return await _submit(session, client, job, timeout, wait=wait or follow, follow=follow)
-
-
-async def _submit(session: Session, client: Client, job: SubmitJob, timeout: float, *, wait: bool, follow: bool) -> ExitCode:
-    where = await client.domain(session.domain)
-    await client.view(where.name)
-    asked = await client.request(where.name, job)
-    outcome = await answered(client, asked, timeout)
-    name = job.demand.job
-    if not wait:
-        pool = (await client.view(where.name)).pool
-        found = pool.jobs.get(name)
-        state = present.state_of(found) if found is not None else "accepted"
-        result = {"job": name, "pool": where.name, "seq": outcome.seq, "request_id": asked.id, "state": state}
-        ahead = f", {pool.queue.index(name)} ahead of it" if name in pool.queue else ""
-        session.show(result, lambda: f"{name} accepted as {where.name}#{outcome.seq}, {state}{ahead}")
-        return ExitCode.DONE
-    if session.for_people and not follow:
-        session.say(f"{name} accepted as {where.name}#{outcome.seq}; waiting until it has ended")
-    try:
-        return await _until_ended(session, client, where.name, name, outcome.seq, follow=follow)
-    except asyncio.CancelledError:  # Ctrl-C
-        session.err.print(f"{name} goes on without you; to end it: bailiff cancel {name} -d {where.name}", markup=False)
-        raise
-
-
-async def _until_ended(session: Session, client: Client, domain: str, job: str, from_seq: int, *, follow: bool) -> ExitCode:
-    pool = Pool()
+async def followed_jobs(
+    client: Client, domain: str, jobs: Mapping[str, object], from_seq: int, pool: Pool
+) -> AsyncIterator[tuple[Entry, str]]:
+    """The records about these jobs from `from_seq` on, each with the job; `pool` is kept at the state after each."""
     async for entry in client.follow(domain, from_seq, pool=pool):
-        if job not in jobs_of(entry.record):
-            continue
-        if follow and session.for_people:
-            session.show_lines(about(lines(entry.record, pool), job))
-        elif follow:
-            session.one_of_many(present.record(entry, pool))
-        data = entry.record.data
-        if isinstance(data, JobEnded) and data.job == job:
-            if not follow:
-                reason = f": {data.reason}" if data.reason else ""
-                session.say(f"{job} {data.outcome}{reason}  ({domain}#{entry.record.seq})")
-            return OUTCOMES[data.outcome]
-    raise AssertionError("following ends only with the job")
+        for job in sorted(jobs_of(entry.record) & jobs.keys()):
+            yield entry, job
 
 
 def about(found: list[Line], job: str) -> list[Line]:
     """Of a preemption's lines, the one for this victim; for its asker, and for any other record, all."""
-    return [line for line in found if line.said.who.startswith(f"{job} →")] or found
+    return [line for line in found if "→" in line.said.who and line.said.who.startswith((f"{job} ", f"{job}/"))] or found
 
 
 async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN) -> Outcome:
@@ -160,45 +63,31 @@ async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN)
     return outcome
 
 
-def friendly_request(job: SubmitJob) -> str:
-    """The request as it would be sent."""
-    return as_text({"type": job.TYPE, "data": job.to_data()}, Output.YAML)
-
-
-def made_name(command: object) -> str:
-    """`train-x3k9` for `python train.py`."""
-    words = command.split() if isinstance(command, str) else [str(word) for word in command] if isinstance(command, list) else []
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    stem = Path(scripts[0] if scripts else words[0] if words else "job").stem
-    base = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
-    return f"{base}-{''.join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(4))}"
-
-
-def _pairs(field: str, texts: list[str]) -> dict[str, str]:
-    try:
-        return dict(friendly.pair(text) for text in texts)
-    except friendly.Unfriendly as error:
-        option = {"secrets": "secret", "labels": "label"}.get(field, field).replace("_", "-")
-        raise Problem(ExitCode.USAGE, f"--{option}: {error}") from None
-
-
 # --- list and describe
 
 
 async def list_jobs(
     session: Session,
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Only this project and those below it. Also: BAILIFF_PROJECT.")
+    ] = None,
+    all_projects: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects, whatever is set.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again whenever it changes.")] = False,
 ) -> None:
     """Jobs in queue order: first those with room, then those that wait; # is how many wait before it.
 
-    TRY is the attempt, EVICTED how often it had to leave. GPUS is the whole gang's.
+    TRY is the attempt, EVICTED how often it had to leave. GPUS is the whole gang's. With -o wide also the project, how
+    many tasks are placed of how many (and how many it needs at least), and where room is reserved for it.
     """
+    of = None if all_projects else project or session.settings.project
     async with session.client() as client:
 
         async def look() -> list[present.JobRow]:
             view = await client.view(session.domain)
-            return present.jobs(view.pool, client.now(), ended=all_)
+            if of is not None and all(of != each.name for each in view.pool.rules.projects):
+                raise no_such_project(view.pool, of)
+            return present.jobs(view.pool, client.now(), ended=all_, project=of)
 
         wide = session.output.value == "wide"
         await shown(session, look, lambda rows: tables.jobs(rows, wide=wide), watch=watch)
@@ -237,6 +126,12 @@ async def describe(
             session.show_lines(told)
 
 
+def no_such_project(pool: Pool, project: str) -> Problem:
+    """The policy has no such project."""
+    known = ", ".join(each.name for each in pool.rules.projects) or "none"
+    return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {pool.domain}", f"projects that are there: {known}")
+
+
 def no_such_job(job: str, domain: str, forgotten: bool) -> Problem:
     """The job is not in the pool's state."""
     if forgotten:
@@ -257,32 +152,50 @@ async def logs(
 ) -> ExitCode | None:
     """What the job's tasks have printed, as far as it is kept (a day). With several tasks, each line names its own."""
     async with session.client() as client:
-        spans = await client.spans(topics.JOB_LOGS.name)
         view = await client.view(session.domain)
         known = view.pool.jobs.get(job)
-        several = task is None and known is not None and known.size > 1
-        reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
-        printed, over = Printed(several), False
-        try:
-            while True:
-                messages = await reader.read(wait=LOG_WAIT)
-                for message in messages:
-                    if wanted(message, job, task, attempt):
-                        session.out.out(printed.text(message), highlight=False, end="")
-                if messages:
-                    continue
-                at_end = all(reader.position(topics.JOB_LOGS.name, number) >= span.end for number, span in spans.items())
-                if over or (at_end and not follow):
-                    break
-                pool = (await client.view(session.domain)).pool
-                over = follow and (job not in pool.jobs or job in pool.ended)  # one more look, for its last words
-        finally:
-            await reader.close()
-        if not printed.places and known is None:
+
+        async def is_over() -> bool:
+            if not follow:
+                return True
+            pool = (await client.view(session.domain)).pool
+            return job not in pool.jobs or job in pool.ended
+
+        printed = await print_output(session, client, job, is_over, task=task, attempt=attempt)
+        if not printed and known is None:
             raise no_such_job(job, view.domain, forgotten=False)
-        if not printed.places:
+        if not printed:
             session.err.print(f"{job} has printed nothing that is kept", style="dim", markup=False)
     return None
+
+
+async def print_output(
+    session: Session,
+    client: Client,
+    job: str,
+    is_over: Callable[[], Awaitable[bool]],
+    *,
+    task: int | None = None,
+    attempt: int | None = None,
+) -> bool:
+    """Print what the job's tasks print, to the end of what is kept and on until it is over. Returns whether there was any."""
+    spans = await client.spans(topics.JOB_LOGS.name)
+    known = (await client.view(session.domain)).pool.jobs.get(job)
+    printed, over = Printed(task is None and known is not None and known.size > 1), False
+    reader = await client.bus.reader([(topics.JOB_LOGS.name, partition, span.begin) for partition, span in spans.items()])
+    try:
+        while True:
+            messages = await reader.read(wait=LOG_WAIT)
+            for message in messages:
+                if wanted(message, job, task, attempt):
+                    session.out.out(printed.text(message), highlight=False, end="")
+            if messages or not all(reader.position(topics.JOB_LOGS.name, number) >= span.end for number, span in spans.items()):
+                continue
+            if over:
+                return bool(printed.places)
+            over = await is_over()  # one more look, for its last words
+    finally:
+        await reader.close()
 
 
 def wanted(message: Message, job: str, task: int | None, attempt: int | None) -> bool:
@@ -327,11 +240,16 @@ def _harmless(found: re.Match[str]) -> str:
 # --- cancel
 
 
-async def cancel(
-    session: Session,
-    job: Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' names.")],
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
-) -> ExitCode | None:
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' names.")]
+Reason = Annotated[str, typer.Option(help="Stands in the audit log.")]
+
+
+async def delete(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
+    """The same as cancel, for hands that know kubectl. What is on record about the jobs stays."""
+    return await cancel(session, job, reason)
+
+
+async def cancel(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
     """End jobs, whatever they are doing. What runs is told, and has its grace."""
     worst = ExitCode.DONE
     results: list[dict[str, Any]] = []

@@ -1,10 +1,15 @@
-"""Commands about machines and pools: nodes, pools, node replace, node return."""
+"""Commands about machines and pools: nodes, pools, pool list and create, cluster-info, node replace and return."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from bailiff import present, tables
+from bailiff.client import Client
+from bailiff.poolfile import with_pool, write_pools
+from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.messages import ReplaceNode, RequestBody, ReturnNode
 
 from .jobs import answered, shown
@@ -20,6 +25,11 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
     command(app, rich_help_panel=PANEL)(nodes)
     command(app, rich_help_panel=PANEL, leave_out=("domain",))(pools)
+    pool = typer.Typer(help="Pools: sets of machines that share work, each with a log of its own.", no_args_is_help=True)
+    command(pool, "list", leave_out=("domain",))(pool_list)
+    command(pool, "create", leave_out=("domain", "actor", "key"))(pool_create)
+    app.add_typer(pool, name="pool", rich_help_panel=PANEL)
+    command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("domain",))(cluster_info)
     node = typer.Typer(help="Operators: say what may be trusted about a node.", no_args_is_help=True)
     command(node, "replace")(replace)
     command(node, "return")(return_)
@@ -42,13 +52,80 @@ async def pools(session: Session, watch: Watch = False) -> None:
     async with session.client() as client:
 
         async def look() -> list[present.PoolRow]:
-            rows = []
-            for name in await client.domains():
-                view = await client.view(name)
-                rows.append(present.pool_row(view.pool, client.now(), view.reader.orphans))
-            return rows
+            return await _rows(client)
 
         await shown(session, look, tables.pools, watch=watch)
+
+
+async def _rows(client: Client) -> list[present.PoolRow]:
+    rows = []
+    for name in await client.domains():
+        view = await client.view(name)
+        rows.append(present.pool_row(view.pool, client.now(), view.reader.orphans))
+    return rows
+
+
+async def pool_list(session: Session, watch: Watch = False) -> None:
+    """Pools with their machines, their GPUs in use, their queue, and the verbs that their policy switches off."""
+    async with session.client() as client:
+
+        async def look() -> list[present.PoolRow]:
+            return await _rows(client)
+
+        await shown(session, look, tables.pool_list, watch=watch)
+
+
+async def pool_create(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The pool's name; it is its domain in every record.")],
+    pools: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file that declares the pools. Also: BAILIFF_POOLS.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Its partition of bailiff.audit. Default: the next free one.")
+    ] = None,
+    description: Annotated[str, typer.Option(help="In a few words.")] = "",
+) -> None:
+    """Declare a pool in the pools file, and say what is left to do.
+
+    Services read that file when they start, so a pool begins once they were given it; without --partition, Kafka is
+    asked which partitions have a log already.
+    """
+    file = pools or session.settings.pools
+    taken: list[int] = []
+    if partition is None:
+        async with session.client() as client:
+            taken = [domain.partition for domain in (await client.domains()).values()]
+    text, number = with_pool(file, name, partition, description, taken)
+    write_pools(file, text, name, number)
+    steps = [
+        f"bailiff topics create --pools {file}",
+        f"give admission, victim_selection and eviction_executor {file} and restart them: the pool's log begins then",
+        f'let agents join it: in BAILIFF_NODES say {{"domain": "{name}"}}',
+        f"look: bailiff doctor; change its policy: bailiff policy apply FILE -d {name}",
+    ]
+    said = [
+        f"{file}: pool {name} has partition {number}, for ever. What is left to do:",
+        *(f"  {at}. {step}" for at, step in enumerate(steps, 1)),
+    ]
+    session.show({"pool": name, "partition": number, "file": str(file), "next_steps": steps}, lambda: escape("\n".join(said)))
+
+
+async def cluster_info(session: Session) -> None:
+    """What this cluster consists of: Kafka, pools, machines, logs, engines, policies."""
+    engine = engine_identity()
+    async with session.client() as client:
+        rows = await _rows(client)
+    names = ("nodes", "nodes_ready", "gpus", "gpus_free", "gpus_held", "jobs_running", "jobs_waiting", "jobs_leaving")
+    figures: list[dict[str, Any]] = [dict(row) for row in rows]
+    found = {
+        "kafka": session.settings.kafka.bootstrap,
+        "release": engine.release,
+        "logic": engine.logic,
+        "total": {name: sum(row[name] for row in figures) for name in names},
+        "pools": rows,
+    }
+    session.show(found, lambda: tables.cluster(found))
 
 
 async def replace(

@@ -162,7 +162,8 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    return hashlib.sha256(canonical_json([group.to_data() for group in demand.tasks])).hexdigest()[:16]
+    asked = demand.model_dump(mode="json", include={"tasks", "min_tasks", "sub_groups", "topology", "pack"}, exclude_defaults=True)
+    return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:

@@ -40,7 +40,7 @@ class Bound:
         """What is exceeded."""
         for at, name in enumerate(RESOURCES):
             if self.exceeded(at):
-                used, most = in_words(at, self.used(self.project)[at], self.most[at])
+                used, most = in_words(at, self.used(self.project)[at]), in_words(at, self.most[at], up=False)
                 return f"{called(self.project)} uses {used} of its {self.what} of {most} {name}"
         return f"{called(self.project)} keeps to its {self.what}"
 
@@ -80,14 +80,15 @@ def _take(pool: Pool, usage: Usage, bounds: Iterable[Bound]) -> dict[str, list[U
         units = {job.id: victim_units(job) for job in inside if bound.preemptible_too or not job.preemptible}
         for resource in range(len(RESOURCES)):
             for name, parts in units.items():
-                for at, unit in enumerate(parts):
+                left = gone.setdefault(name, [])
+                for end in range(len(left) + 1, len(parts) + 1):
                     if not bound.exceeded(resource):
                         break
-                    left = gone.setdefault(name, [])
-                    if len(left) <= at and any(usage.held_by(part)[resource] > 0 for part in parts[len(left) : at + 1]):
-                        for part in parts[len(left) : at + 1]:
+                    more = parts[len(left) : end]
+                    if any(usage.held_by(part)[resource] > 0 for part in more):
+                        for part in more:
                             usage.evict(part)
-                            left.append(part)
+                        left += more
     return {name: units for name, units in gone.items() if units}
 
 

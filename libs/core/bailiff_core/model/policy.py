@@ -107,7 +107,8 @@ class ScheduleTimeout(Document):
 class Protections(Document):
     """Who is left alone, and when. What is left out is off.
 
-    excluded: jobs that have all labels of any entry are no victims. stale_gang: grace of a gang that lost a member; -1: never.
+    excluded: jobs that have all labels of any entry are no victims. stale_gang: grace of a gang that lacks a member;
+    -1: for ever.
     """
 
     min_runtime: MinRuntime = MinRuntime()

@@ -298,6 +298,7 @@ class Pool:
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
+    untried: dict[str, None] = field(default_factory=dict)
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)

@@ -7,7 +7,7 @@ from bailiff_core.model.units import Unit
 
 from .budget import Budget
 from .need import Need, Needs, needs_of_unit
-from .packing import Chunk, fill
+from .packing import Chunk, Where, fill
 from .rooms import Rooms
 from .search import find_packing
 from .why import why_not
@@ -42,31 +42,38 @@ def place_unit(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool = Fal
     """Place all tasks of the unit together. On success their room is taken in `rooms`, otherwise `rooms` is as before.
 
     If what is free now suffices, only that is used and the unit may start at once. Otherwise, or with `promised`,
-    room to come counts too, and all the unit's room is promised. One need: filling nodes in order is exact, because
-    the tasks are interchangeable and a task more on a node costs none elsewhere. Several needs: the same greedily,
-    largest first, and where that fails a search over all packings within the budget.
+    room to come counts too, and all the unit's room is promised.
     """
     needs = needs_of_unit(unit)
-    if not promised:
-        found = _pack(rooms, needs, budget, later=False)
+    wanted = {need: len(indices) for need, indices in needs.items()}
+    where = Where(spread=spreads(rooms, unit))
+    found: list[Chunk] | NoFit = NoFit("impossible", "")
+    for later in (True,) if promised else (False, True):
+        found = pack(rooms, wanted, where, budget, later=later)
         if isinstance(found, list):
-            return settle(rooms, needs, found, later=False)
-    found = _pack(rooms, needs, budget, later=True)
-    if isinstance(found, list):
-        return settle(rooms, needs, found, later=True)
+            return settle(rooms, needs, found, later=promised or any(chunk.later for chunk in found))
+    assert isinstance(found, NoFit)
     return found
 
 
-def _pack(rooms: Rooms, needs: Needs, budget: Budget, *, later: bool) -> list[Chunk] | NoFit:
-    wanted = {need: len(indices) for need, indices in needs.items()}
-    why = why_not(rooms, wanted, later=later)
-    if why is not None:
-        return NoFit("impossible", why)
+def spreads(rooms: Rooms, unit: Unit) -> bool:
+    """Whether its tasks are spread over nodes instead of packed."""
+    policy = rooms.policy
+    return (unit.job.demand.pack or (policy.packing if policy is not None else "binpack")) == "spread"
+
+
+def pack(rooms: Rooms, wanted: dict[Need, int], where: Where, budget: Budget, *, later: bool) -> list[Chunk] | NoFit:
+    """Places for so many tasks of each need. `rooms` stays as it was.
+
+    One need: filling nodes in order is exact, because the tasks are interchangeable and a task more on a node costs
+    none elsewhere. Several needs: the same greedily, hardest first, and where that fails a search over all packings
+    within the budget.
+    """
     order = sorted(wanted, key=hardest_first)
     mark = rooms.mark()
     chunks: list[Chunk] = []
     for need in order:
-        placed = fill(rooms, need, wanted[need], later=later)
+        placed = fill(rooms, need, wanted[need], where, later=later)
         if placed is None:
             break
         chunks += placed
@@ -74,7 +81,12 @@ def _pack(rooms: Rooms, needs: Needs, budget: Budget, *, later: bool) -> list[Ch
         rooms.rollback(mark)
         return chunks
     rooms.rollback(mark)
-    packing = find_packing(rooms, [(need, wanted[need]) for need in order], budget, later=later)
+    if not later and len(wanted) == 1:
+        return NoFit("impossible", "not now")
+    why = why_not(rooms, wanted, where, later=later)
+    if why is not None:
+        return NoFit("impossible", why)
+    packing = find_packing(rooms, [(need, wanted[need]) for need in order], where, budget, later=later)
     if isinstance(packing, list):
         return packing
     tasks = " and ".join(f"{count} × ({need})" for need, count in wanted.items())

@@ -2,12 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Room
 from bailiff_core.model.sharing import devices_of, shares_devices
 from bailiff_core.model.units import Unit
+
+
+class Kind(NamedTuple):
+    """The kind of node and devices that a task may use, whatever room it needs there."""
+
+    models: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels is of the kind."""
+        return all(labels.get(key) == value for key, value in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,11 @@ class Need:
             (group.gpu_share_milli or 0) if shared and not by_bytes else 0,
             by_bytes,
         )
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of node it needs."""
+        return Kind(self.models, self.labels)
 
     @property
     def shared(self) -> bool:

@@ -1,105 +1,157 @@
 """Fills nodes with equal tasks, in the order of semantics §3."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.pool import Room
 
+from .index import index_for
 from .need import Need
-from .ranking import ranking
+from .offers import Offer, choose_devices, lowest, offer_of, offers_of, sharing_rank
 from .rooms import NodeRoom, Rooms
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Equal tasks on one node: the devices of each."""
+    """Equal tasks on one node: the devices of each. `later`: not all of that is free at once."""
 
     need: Need
     node: NodeRoom
     masks: tuple[int, ...]
+    later: bool
 
 
-def fill(rooms: Rooms, need: Need, wanted: int, *, later: bool) -> list[Chunk] | None:
-    """Take room for `wanted` tasks, node after node, or `None` (with room taken: roll back).
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where tasks may go: on these nodes only (`None`: on all), packed or spread."""
 
-    Room now goes before room later. A node that got a task has fewer GPUs free than before and so stays the
-    first choice until it is full: whole chunks per node are what task by task would give.
+    within: Sequence[NodeRoom] | None = None
+    spread: bool = False
+
+
+ANYWHERE = Where()
+
+
+def offers(rooms: Rooms, need: Need, where: Where, *, later: bool) -> Iterator[Offer]:
+    """Nodes that take a task of this need, best first: the order is as of now, should rooms change meanwhile."""
+    suited = _listed(rooms, need, where)
+    if suited is None:
+        return index_for(rooms, need.kind).offers(need, later=later, spread=where.spread)
+    return iter(offers_of(need, suited, later=later, spread=where.spread))
+
+
+def capacity(rooms: Rooms, need: Need, where: Where, *, later: bool) -> int:
+    """How many tasks of this need there is room for."""
+    return sum(offer.count for offer in offers(rooms, need, where, later=later))
+
+
+def has_room(rooms: Rooms, need: Need, wanted: int, where: Where, *, later: bool) -> bool:
+    """Whether there is room for so many tasks of this need, nobody else asking."""
+    for offer in offers(rooms, need, where, later=later):
+        wanted -= offer.count
+        if wanted <= 0:
+            return True
+    return False
+
+
+def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, later: bool) -> list[Chunk] | None:
+    """Take room for `wanted` tasks, or `None` (with room taken: roll back). Only with `later` on room to come.
+
+    Room now goes before room later. Sharers wait for a device that is shared already rather than open another.
     """
+    if need.shared:
+        return _fill_shared(rooms, need, wanted, where, later=later)
+    if not has_room(rooms, need, wanted, where, later=later):
+        return None
     chunks = []
     for from_later in (False, True) if later else (False,):
-        for node, suited, count in ranking(rooms, need, later=from_later).best_first():
-            chunk = take_chunk(rooms, need, node, suited, min(count, wanted), later=from_later)
-            chunks.append(chunk)
-            wanted -= len(chunk.masks)
-            if not wanted:
-                return chunks
+        while wanted:
+            # Packed, a node that got a task has fewer GPUs free than before and so stays the first choice until it is
+            # full: whole chunks per node are what task by task would give. Spread, each task is a choice of its own.
+            taken = 0
+            for offer in offers(rooms, need, where, later=from_later):
+                count = 1 if where.spread else min(offer.count, wanted)
+                chunks.append(take_chunk(rooms, need, offer.node, offer.suited, count, later=from_later))
+                taken, wanted = taken + count, wanted - count
+                if not wanted or where.spread:
+                    break
+            if not taken or not where.spread:
+                break
+        if not wanted:
+            return chunks
     return None
 
 
-def take_chunk(rooms: Rooms, need: Need, node: NodeRoom, suited: int, count: int, *, later: bool) -> Chunk:
-    """Take room for `count` tasks on the node, which has it: devices that are idle now first, then the lowest."""
+def take_chunk(rooms: Rooms, need: Need, node: NodeRoom, suited: int, count: int, *, later: bool, ahead: int = 0) -> Chunk:
+    """Take room for `count` tasks on the node, which has it: devices that are idle now first, then the lowest.
+
+    ahead: so many are going to be asked of this node in all.
+    """
     if need.shared:
-        masks = _share_devices(need, node, suited, count, later=later)
+        masks = choose_devices(need, node, suited, count, later=later, ahead=ahead)
+        waits = False
         for mask in masks:
-            rooms.take(node, need.amount(node.units, mask), later=later)
-        return Chunk(need, node, tuple(masks))
+            waits = _take(rooms, node, need.amount(node.units, mask)) or waits
+        return Chunk(need, node, tuple(masks), waits)
     idle = node.now().devices & suited
     rest = node.later.devices & suited & ~idle
-    devices = _lowest(idle, need.gpus * count)
-    devices |= _lowest(rest, need.gpus * count - devices.bit_count())
+    devices = lowest(idle, min(need.gpus * count, idle.bit_count()))
+    devices |= lowest(rest, need.gpus * count - devices.bit_count())
     amount = Room(devices, need.cpu_milli * count, need.memory_bytes * count, count)
-    rooms.take(node, amount, later=later)
+    waits = _take(rooms, node, amount)
     masks = []
     for _ in range(count):
-        mine = _lowest(devices, need.gpus)
+        mine = lowest(devices, need.gpus)
         devices &= ~mine
         masks.append(mine)
-    return Chunk(need, node, tuple(masks))
+    return Chunk(need, node, tuple(masks), waits)
 
 
-def _share_devices(need: Need, node: NodeRoom, suited: int, count: int, *, later: bool) -> list[int]:
-    """The devices of each of `count` sharers: those that are shared already first, the fullest before the others.
-
-    Each task stands on different devices, so one that all that are left need must not be passed over.
-    """
-    room = node.later if later else node.now()
-    left = need.capacities(room, node.units, suited)
-    free = {number: node.units[number] if room.devices >> number & 1 else room.shares[number] for number in left}
-    shared = {number: number in node.unheld.shares or number in node.later.shares for number in left}
-    now = node.now()
-    masks = []
-    for waiting in range(count, 0, -1):
-        most_needed = [number for number, places in left.items() if places >= waiting]
-        spare = sum(min(places, waiting) for places in left.values()) - len(most_needed) - need.devices * (waiting - 1)
-
-        def best_first(number: int) -> tuple[bool, int, bool, int]:
-            share = need.share(node.units[number])
-            idle = node.units[number] if now.devices >> number & 1 else now.shares.get(number, 0)
-            return (not shared[number], free[number], idle < share, number)
-
-        chosen: list[int] = []
-        for number in sorted(left, key=best_first):
-            if len(chosen) == need.devices:
-                break
-            if left[number] < waiting:
-                if not spare:
-                    continue
-                spare -= 1
-            chosen.append(number)
-        for number in chosen:
-            free[number] -= need.share(node.units[number])
-            shared[number] = True
-            left[number] -= 1
-            if not left[number]:
-                del left[number]
-        masks.append(sum(1 << number for number in chosen))
-    return masks
+def _take(rooms: Rooms, node: NodeRoom, amount: Room) -> bool:
+    """Take the room, and say whether some of it is still on its way out."""
+    waits = not node.fits_now(amount)
+    rooms.take(node, amount, later=waits)
+    return waits
 
 
-def _lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of the mask."""
-    taken = 0
-    for _ in range(count):
-        bit = mask & -mask
-        taken |= bit
-        mask ^= bit
-    return taken
+def _fill_shared(rooms: Rooms, need: Need, wanted: int, where: Where, *, later: bool) -> list[Chunk] | None:
+    chunks: list[Chunk] = []
+    while wanted:
+        found = _best_shared(rooms, need, where)
+        from_later = found is not None
+        if found is None:
+            found = next(offers(rooms, need, where, later=False), None)
+        if found is None and later:
+            found, from_later = next(offers(rooms, need, where, later=True), None), True
+        if found is None:
+            return None
+        ahead = min(found.count, wanted)
+        chunks.append(take_chunk(rooms, need, found.node, found.suited, 1, later=from_later, ahead=ahead))
+        wanted -= 1
+    return chunks
+
+
+def _best_shared(rooms: Rooms, need: Need, where: Where) -> Offer | None:
+    """The best of the nodes where the task finds a device that is shared already, even if it has to wait there."""
+    listed = _listed(rooms, need, where)
+    if listed is None:
+        return index_for(rooms, need.kind).best_shared(need, spread=where.spread)
+    ranked = [(sharing_rank(need, node, suited, spread=where.spread), node, suited) for node, suited in listed]
+    fitting = [(key, node, suited) for key, node, suited in ranked if key is not None]
+    if not fitting:
+        return None
+    _, node, suited = min(fitting, key=lambda entry: entry[0])
+    return offer_of(need, node, suited, later=True)
+
+
+def _listed(rooms: Rooms, need: Need, where: Where) -> list[tuple[NodeRoom, int]] | None:
+    """The nodes to look at one by one, where they are few; `None`: the index knows."""
+    if need.nodes:
+        found = rooms.suited(need)
+        if where.within is None:
+            return found
+        inside = dict.fromkeys(where.within)
+        return [(node, suited) for node, suited in found if node in inside]
+    if where.within is None:
+        return None
+    return [(node, node.devices_of(need.models)) for node in where.within if need.kind.admits(node.labels)]

@@ -1,21 +1,25 @@
 """A cheap view of what is free on each node, on which placements and evictions can be tried and taken back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Node, Pool, Room
 from bailiff_core.model.room import add, both, contains, less, more
 from bailiff_core.model.sharing import amount_of, units_of
 from bailiff_core.model.units import Unit, holds
 
-from .need import Need
+from .need import Kind, Need
 
 if TYPE_CHECKING:
     from .gang import GangPlace
-    from .ranking import Ranking
+    from .index import Index
 
 Standing = list[tuple["NodeRoom", Room]]
+FootingKey = tuple[str, int, tuple[int, ...]]
+SUITED_KEPT = 64
+CHANGES_KEPT = 100_000
 
 
 class NodeRoom:
@@ -24,10 +28,10 @@ class NodeRoom:
     `unheld` is not held by anybody, promised or not. `later` is what nobody holds or is promised once everything on
     its way out is gone. What a task may start on at once is what both have: a promise is backed by releasing room
     first (model/room.py). Rooms are replaced, never changed, so that undoing is putting the old one back.
-    units: all units of each usable device, by number.
+    units: all units of each usable device, by number. gone: the node takes no tasks any more.
     """
 
-    __slots__ = ("_now", "labels", "later", "models", "name", "node", "number", "unheld", "units", "usable")
+    __slots__ = ("_now", "gone", "labels", "later", "models", "name", "node", "number", "unheld", "units", "usable")
 
     def __init__(self, node: Node, usable: int, unheld: Room, later: Room) -> None:
         self.node = node
@@ -35,6 +39,7 @@ class NodeRoom:
         self.name = node.name
         self.labels = node.labels
         self.usable = usable
+        self.gone = False
         self.models: dict[str, int] = {}
         self.units: dict[int, int] = {}
         for device in node.devices:
@@ -54,14 +59,22 @@ class NodeRoom:
             self._now = both(self.unheld, self.later)
         return self._now
 
-    def suited_devices(self, need: Need) -> int:
-        """Devices, free or not, that a task with this need may use."""
-        if not need.models:
+    def devices_of(self, models: Sequence[str]) -> int:
+        """Devices, free or not, of one of these models; of any, where none is named."""
+        if not models:
             return self.usable
         mask = 0
-        for model in need.models:
+        for model in models:
             mask |= self.models.get(model, 0)
         return mask
+
+    def is_shared(self, number: int) -> bool:
+        """Whether somebody holds a part of the device, or is promised one."""
+        return number in self.unheld.shares or number in self.later.shares
+
+    def fits_now(self, amount: Room) -> bool:
+        """Whether that much is free at once."""
+        return contains(self.now(), amount)
 
     def takes_back(self, amount: Room) -> bool:
         """Whether what stood here could do so again. Devices that went bad meanwhile are no obstacle."""
@@ -72,17 +85,19 @@ class NodeRoom:
 class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
-    changed: every node that changed, in order, for the `rankings` that are kept on these rooms (ranking.py).
+    changed: every node that changed, in order, for the `indices` that are kept on these rooms (index.py).
     """
 
-    def __init__(self, nodes: Iterable[NodeRoom]) -> None:
+    def __init__(self, nodes: Iterable[NodeRoom], policy: Policy | None) -> None:
         self.nodes = {node.number: node for node in sorted(nodes, key=lambda node: node.number)}
+        self.policy = policy
         self.changed: list[NodeRoom] = []
-        self.rankings: dict[tuple[Need, bool], Ranking] = {}
+        self.indices: dict[Kind, Index] = {}
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
-        self._footings: dict[tuple[str, int, tuple[int, ...]], Standing] = {}
-        self._footings_on: dict[int, dict[tuple[str, int, tuple[int, ...]], None]] = {}
-        self._suited: dict[Need, list[tuple[NodeRoom, int]]] = {}
+        self._footings: dict[FootingKey, Standing] = {}
+        self._footings_on: dict[int, dict[FootingKey, None]] = {}
+        self._by_name: dict[str, NodeRoom] | None = None
+        self._suited: dict[tuple[Kind, tuple[str, ...], int, int], list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
     def of(cls, pool: Pool, held_back: Mapping[int, Room] | None = None) -> "Rooms":
@@ -92,7 +107,7 @@ class Rooms:
             if node.state == "ready":
                 floor = held_back.get(node.number) if held_back else None
                 found.append(_node_room(node, floor))
-        return cls(found)
+        return cls(found, pool.policy)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -103,11 +118,12 @@ class Rooms:
                 devices = sum(1 << device.number for device in node.devices)
                 room = replace(node.capacity, devices=devices)
                 found.append(NodeRoom(node, devices, room, room))
-        return cls(found)
+        return cls(found, pool.policy)
 
     def refresh(self, pool: Pool, nodes: Iterable[int]) -> None:
         """Take these nodes as they are in the pool now, and take back every trial. All others must not have changed."""
         self.rollback(0)
+        self.policy = pool.policy
         for number in nodes:
             for key in self._footings_on.pop(number, ()):
                 self._footings.pop(key, None)
@@ -119,27 +135,53 @@ class Rooms:
                     known.put(fresh.unheld, fresh.later)
                     self.changed.append(known)
             elif known is not None or fresh is not None:
-                self.nodes.pop(number, None)
-                if fresh is not None:
-                    self.nodes[number] = fresh
-                    self.nodes = dict(sorted(self.nodes.items()))
-                self.rankings.clear()
-                self._suited.clear()
+                self._exchange(number, known, fresh)
+        self._forget_changes()
+
+    def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
+        self._suited.clear()
+        self._by_name = None
+        if known is not None:
+            known.gone = True
+            self.changed.append(known)
+            del self.nodes[number]
+        if fresh is not None:
+            self.changed.append(fresh)
+            self.nodes[number] = fresh
+            if number < max(self.nodes):
+                self.nodes = dict(sorted(self.nodes.items()))
+
+    def _forget_changes(self) -> None:
+        """All indices have seen the changes, so that the list does not grow for ever."""
+        if len(self.changed) > CHANGES_KEPT:
+            for index in self.indices.values():
+                index.refresh()
+                index.seen = 0
+            self.changed.clear()
+
+    def by_name(self) -> dict[str, NodeRoom]:
+        """All nodes, in order of their names."""
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in sorted(self.nodes.values(), key=lambda node: node.name)}
+        return self._by_name
 
     def suited(self, need: Need) -> list[tuple[NodeRoom, int]]:
         """Nodes by name that a task may use at all, full or not, each with the devices it may use there."""
-        if need not in self._suited:
+        key = (need.kind, need.nodes, need.devices, need.share_bytes)
+        if key not in self._suited:
+            if len(self._suited) >= SUITED_KEPT:
+                self._suited.clear()
+            by_name = self.by_name()
+            listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
             found = []
-            for node in sorted(self.nodes.values(), key=lambda node: (node.name, node.number)):
-                if need.nodes and node.name not in need.nodes:
+            for node in listed if need.nodes else by_name.values():
+                if not need.kind.admits(node.labels):
                     continue
-                if any(node.labels.get(key) != value for key, value in need.labels):
-                    continue
-                devices = node.suited_devices(need)
+                devices = node.devices_of(need.models)
                 if need.hosts(node.units, devices) >= need.devices:
                     found.append((node, devices))
-            self._suited[need] = found
-        return self._suited[need]
+            self._suited[key] = found
+        return self._suited[key]
 
     def mark(self) -> int:
         """A point to come back to."""
@@ -237,15 +279,17 @@ def _node_room(node: Node, floor: Room | None) -> NodeRoom:
     for device in node.devices:
         if not device.healthy:
             usable &= ~(1 << device.number)
-    held, releasing, reserved = node.held, node.releasing, node.reserved
-    free = replace(node.capacity, devices=usable, shares={})
+    held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
+    free = Room(usable, capacity.cpu_milli, capacity.memory_bytes, capacity.slots)
     made = NodeRoom(node, usable, free, free)
     unheld = less(free, held, made.units)
-    staying = Room(held.devices & ~releasing.devices | reserved.devices)
-    staying.cpu_milli = held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli
-    staying.memory_bytes = held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes
-    staying.slots = held.slots - releasing.slots + reserved.slots
-    for number in {**held.shares, **reserved.shares}:
+    staying = Room(
+        held.devices & ~releasing.devices | reserved.devices,
+        held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
+        held.memory_bytes - releasing.memory_bytes + reserved.memory_bytes,
+        held.slots - releasing.slots + reserved.slots,
+    )
+    for number in (*held.shares, *reserved.shares):
         used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
         if used:
             staying.shares[number] = used

@@ -1,20 +1,20 @@
 """Packs tasks of several needs when filling greedily has failed: all packings are tried, within a budget."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from .budget import Budget
 from .need import Need
-from .packing import Chunk, take_chunk
-from .ranking import ranking
-from .rooms import NodeRoom, Rooms
+from .offers import Offer
+from .packing import Chunk, Where, capacity, offers, take_chunk
+from .rooms import Rooms
 
 NODES_PER_STEP = 16
-Entry = tuple[NodeRoom, int, int]  # node, its suited devices, tasks
 
 
 def find_packing(
-    rooms: Rooms, wanted: list[tuple[Need, int]], budget: Budget, *, later: bool
+    rooms: Rooms, wanted: list[tuple[Need, int]], where: Where, budget: Budget, *, later: bool
 ) -> list[Chunk] | Literal["impossible", "gave-up"]:
     """Depth first over the needs; per need over all ways to spread its tasks over the nodes. `rooms` stays as it was.
 
@@ -22,9 +22,9 @@ def find_packing(
     Equal nodes are interchangeable: of two, the first takes at least as many tasks.
     """
     start = rooms.mark()
-    effort = 1 + len(rooms.nodes) // NODES_PER_STEP
+    effort = 1 + len(rooms.nodes if where.within is None else where.within) // NODES_PER_STEP
     chunks: list[list[Chunk]] = []
-    levels = [_spreads(rooms, wanted, 0, later=later)]
+    levels = [_spreads(rooms, wanted, 0, where, later=later)]
     marks = [start]
     try:
         while levels:
@@ -38,24 +38,24 @@ def find_packing(
                 marks.pop()
                 continue
             need = wanted[len(levels) - 1][0]
-            chunks.append([take_chunk(rooms, need, *entry, later=later) for entry in spread])
+            chunks.append([take_chunk(rooms, need, offer.node, offer.suited, offer.count, later=later) for offer in spread])
             if len(levels) == len(wanted):
                 return [chunk for level in chunks for chunk in level]
-            if all(_capacity(rooms, need, later=later) >= count for need, count in wanted[len(levels) :]):
+            if all(capacity(rooms, need, where, later=later) >= count for need, count in wanted[len(levels) :]):
                 marks.append(rooms.mark())
-                levels.append(_spreads(rooms, wanted, len(levels), later=later))
+                levels.append(_spreads(rooms, wanted, len(levels), where, later=later))
     finally:
         rooms.rollback(start)
     return "impossible" if _devices_interchangeable(rooms, wanted) else "gave-up"
 
 
-def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later: bool) -> Iterator[list[Entry]]:
-    """All ways to spread the level's tasks over nodes, the packed ones first, as (node, suited devices, count)."""
+def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, where: Where, *, later: bool) -> Iterator[list[Offer]]:
+    """All ways to spread the level's tasks over nodes, the packed ones first, each with its number of tasks."""
     need, count = wanted[level]
-    nodes = ranking(rooms, need, later=later).best_first()
-    caps = [cap for _, _, cap in nodes]
+    nodes = list(offers(rooms, need, where, later=later))
+    caps = [offer.count for offer in nodes]
     if level == len(wanted) - 1:  # nothing comes after: one spread is as good as all
-        yield [(node, suited, n) for (node, suited, _), n in zip(nodes, _packed(caps, count), strict=True) if n]
+        yield [replace(offer, count=n) for offer, n in zip(nodes, _packed(caps, count), strict=True) if n]
         return
     twin = _twins(rooms, nodes, [need for need, _ in wanted], later=later)
     room_after = [0] * (len(caps) + 1)
@@ -76,7 +76,7 @@ def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, *, later:
             going_down = left <= room_after[place + 1]
             continue
         if going_down and left == 0:
-            yield [(node, suited, n) for (node, suited, _), n in zip(nodes, counts, strict=True) if n]
+            yield [replace(offer, count=n) for offer, n in zip(nodes, counts, strict=True) if n]
         # Step back to the last node that can take one task less.
         while counts and (counts[-1] == 0 or left + 1 > room_after[len(counts)]):
             left += counts.pop()
@@ -95,32 +95,36 @@ def _packed(caps: list[int], count: int) -> list[int]:
     return counts
 
 
-def _twins(rooms: Rooms, nodes: list[Entry], needs: list[Need], *, later: bool) -> list[int | None]:
+def _twins(rooms: Rooms, nodes: list[Offer], needs: list[Need], *, later: bool) -> list[int | None]:
     """For each node the nearest one before it that looks the same to all needs."""
     suited_by_need = [{node.number: suited for node, suited in rooms.suited(need)} for need in needs]
+    shared = any(need.shared for need in needs)
     seen: dict[tuple[object, ...], int] = {}
     found: list[int | None] = []
-    for place, (node, _, _) in enumerate(nodes):
+    for place, offer in enumerate(nodes):
+        node = offer.node
         room = node.later if later else node.now()
         devices = tuple(
             (room.devices & suited[node.number]).bit_count() if node.number in suited else -1 for suited in suited_by_need
         )
-        look = (devices, room.cpu_milli, room.memory_bytes, room.slots)
+        parts = (room.devices, *sorted(room.shares.items()), *node.units.items()) if shared else ()
+        look = (devices, room.cpu_milli, room.memory_bytes, room.slots, parts)
         found.append(seen.get(look))
         seen[look] = place
     return found
-
-
-def _capacity(rooms: Rooms, need: Need, *, later: bool) -> int:
-    return ranking(rooms, need, later=later).places
 
 
 def _devices_interchangeable(rooms: Rooms, wanted: list[tuple[Need, int]]) -> bool:
     """Whether it cannot matter which of a node's devices a task gets.
 
     It does where one node has several models and two needs accept overlapping sets of them, neither within the
-    other. Nested sets are fine: the narrower need is placed first.
+    other. Nested sets are fine: the narrower need is placed first. Where devices are shared as well, it does not
+    where all devices of a node are alike, and only the need that is placed last shares them.
     """
-    sets = [frozenset(need.models) for need, _ in wanted if need.gpus and need.models]
+    sets = [frozenset(need.models) for need, _ in wanted if need.devices and need.models]
     crossing = any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
+    if any(need.shared for need, _ in wanted[:-1]):
+        return False
+    if wanted[-1][0].shared:
+        return all(len(node.models) <= 1 and len(dict.fromkeys(node.units.values())) <= 1 for node in rooms.nodes.values())
     return not crossing or all(len(node.models) <= 1 for node in rooms.nodes.values())

@@ -30,7 +30,7 @@ def to_shares(place: GangPlace) -> tuple[NodeShare, ...]:
 
 
 def from_shares(job: Job, shares: tuple[NodeShare, ...], indices: Iterable[int] | None = None) -> list[TaskPlace]:
-    """The place of each of these tasks (left out: of all), by index. Raises `ValueError` where the shares are no such placement."""
+    """The place of each of these tasks (left out: of all), by index. Raises `ValueError` where the shares do not say it."""
     groups = job.groups()
     places: dict[int, TaskPlace] = {}
     whole: dict[int, int] = {}

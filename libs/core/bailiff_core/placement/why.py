@@ -1,14 +1,14 @@
 """Says in one sentence why tasks of one kind do not fit: the fast check before any packing is tried."""
 
 from .need import Need
-from .ranking import ranking
+from .packing import Where, capacity
 from .rooms import NodeRoom, Rooms
 
 
-def why_not(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
+def why_not(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -> str | None:
     """A reason that holds whatever the packing: one kind of task lacks room by itself, or the sums do not add up."""
     for need, count in wanted.items():
-        places = ranking(rooms, need, later=later).places
+        places = capacity(rooms, need, where, later=later)
         if places < count:
             return _one_need(rooms, need, count, places)
     if len(wanted) > 1:
@@ -63,7 +63,7 @@ def _lacks(node: NodeRoom, need: Need) -> str | None:
     for key, value in need.labels:
         if node.labels.get(key) != value:
             return f"the label {key}={value}"
-    if need.hosts(node.units, node.suited_devices(need)) < need.devices:
+    if need.hosts(node.units, node.devices_of(need.models)) < need.devices:
         return f"{_many(need.devices, 'usable GPU')}{' of ' + ' or '.join(need.models) if need.models else ''}"
     return None
 

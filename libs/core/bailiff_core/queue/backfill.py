@@ -29,6 +29,7 @@ class Backfill:
 
     def __init__(self, scene: Scene, head: Unit, budget: Budget) -> None:
         self._scene = scene
+        self.head = head.job
         self._head = head
         self._budget = budget
         self._kept: dict[int, Room] | None = None

@@ -7,7 +7,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit, victim_units
 
@@ -29,7 +29,7 @@ def queue_key(job: Job) -> tuple[int, int, str]:
 
 def enqueue(pool: Pool, job: Job) -> None:
     """Put a waiting job at its place."""
-    pool.stale_jobs[job.id] = None
+    pool.stale_jobs[job.id] = pool.untried[job.id] = None
     insort(pool.queue, job.id, key=lambda name: queue_key(pool.jobs[name]))
 
 
@@ -39,6 +39,7 @@ def dequeue(pool: Pool, job: Job) -> None:
     if at == len(pool.queue) or pool.queue[at] != job.id:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at]
+    pool.untried.pop(job.id, None)
 
 
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
@@ -88,31 +89,32 @@ class Pass:
         self._candidates: dict[str, _Candidates] = {}
         self._bounds: dict[str, Amounts] = {}
         self._seen, _ = self._usage.changes_since(0)
+        self._unsure: list[str] = []
         for job in jobs:
             self._jobs[job.id] = job
             self._at(self._usage.leaf_of(job)).heap.append((try_key(job), 0, job.id))
-        leaves = list(self._candidates)
-        for name in leaves:
-            heapify(self._candidates[name].heap)
-        self._look_again(leaves)
+        for name, found in self._candidates.items():
+            heapify(found.heap)
+            self._unsure.append(name)
 
     def next(self) -> Unit | None:
         """The next unit to try, `None` when there is no job left. Its job is out until it is put back."""
-        self._look_again(self._changed())
+        self._look_again([*self._changed(), *self._unsure])
         top = self._candidates.get(ROOT)
         if top is None or top.best is None:
             return None
         unit = top.best
         leaf = self._usage.leaf_of(unit.job)
         heappop(self._candidates[leaf].heap)
-        self._look_again([leaf])
+        self._unsure = [leaf]
         return unit
 
     def put_back(self, job: Job) -> None:
         """The job got what it asked for: it goes on asking, at its new place in the order."""
         leaf = self._usage.leaf_of(job)
+        self._jobs[job.id] = job
         heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
-        self._look_again([leaf])
+        self._unsure.append(leaf)
 
     def _at(self, project: str) -> _Candidates:
         if project not in self._candidates:
@@ -179,14 +181,10 @@ class Pass:
         )
 
     def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
-        """The largest part that the project uses of its allocatable share; unbounded: of the pool. Use of nothing counts most."""
-        return max(map(_part, used, bound, self._usage.total))
-
-
-def _part(used: Amount, bound: Amount, total: Amount) -> Ratio:
-    if used <= 0:
-        return 0, Fraction(0)
-    most = total if bound == UNLIMITED else bound
-    if most > 0:
-        return 0, Fraction(used) / Fraction(most)
-    return 1, Fraction(used) / Fraction(max(total, 1))
+        """The largest part that the project uses of its allocatable share; unbounded: of the pool. A share of 0 counts most."""
+        found = 0, Fraction(0)
+        for amount, most, total in zip(used, bound, self._usage.total, strict=True):
+            if amount > 0:
+                whole = total if most == UNLIMITED else most
+                found = max(found, (0, Fraction(amount, whole)) if whole else (1, Fraction(amount, total or 1)))
+        return found

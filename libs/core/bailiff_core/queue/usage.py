@@ -99,6 +99,8 @@ class Usage:
         """What the unit's members use where they stand."""
         job = unit.job
         counted = self._counted.get(job.id)
+        if counted is not None and not counted.uncounted and len(unit.indices) == len(job.tasks):
+            return counted.allocated
         uncounted = counted.uncounted if counted is not None else ()
         indices = unit.indices if not uncounted else tuple(index for index in unit.indices if index not in uncounted)
         if not by_bytes(job):
@@ -166,8 +168,20 @@ class Usage:
         self._non_preemptible: dict[str, Amounts] = {}
         self._counted: dict[str, _Counted] = {}
         self._by_bytes: dict[str, None] = {}
-        for name in pool.jobs:
-            self._count(name)
+        by_leaf: dict[str, list[_Counted]] = {}
+        for name, job in pool.jobs.items():
+            if job.phase not in ENDED:
+                counted = self._counted[name] = self._measured(job)
+                by_leaf.setdefault(counted.leaf, []).append(counted)
+                if by_bytes(job):
+                    self._by_bytes[name] = None
+        for leaf, found in by_leaf.items():
+            path = self.tree.branches[leaf].path
+            _add(self.requests, path, _sum(counted.requested for counted in found))
+            _add(self._allocated, path, _sum(counted.allocated for counted in found))
+            fixed = [counted.allocated for counted in found if not counted.preemptible]
+            if fixed:
+                _add(self._non_preemptible, path, _sum(fixed))
 
     def _count(self, name: str) -> None:
         job = self._pool.jobs.get(name)
@@ -249,6 +263,11 @@ def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
     capacity = node.capacity
     sizes = tuple(device.memory_bytes for device in devices if device.memory_bytes)
     return Amounts(1000 * len(devices), capacity.cpu_milli, capacity.memory_bytes), sizes
+
+
+def _sum(amounts: Iterable[Amounts]) -> Amounts:
+    gpus, cpus, memory = zip(*amounts, strict=True)
+    return Amounts(sum(gpus), sum(cpus), sum(memory))
 
 
 def _add(amounts: dict[str, Amounts], path: tuple[str, ...], change: Amounts) -> None:

@@ -2,59 +2,92 @@
 
 from collections.abc import Iterator
 
+from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import next_unit
+from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.placement.gang import GangPlace, place_unit
-from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import to_shares
-from bailiff_core.queue.order import queue_key
-from bailiff_core.records.decisions import JobPlaced, JobWaits
+from bailiff_core.protections.no_borrowing import keeps_from_borrowing
+from bailiff_core.protections.schedule_timeout import lets_others_pass
+from bailiff_core.queue.backfill import Backfill
+from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.queue.order import Pass, queue_key
+from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
 from bailiff_core.records.payload import Decision
+from bailiff_core.scene import scene_of
 
 from .failure import about
 
+LONGEST_REASON = 2000
+
 
 def allocate(pool: Pool) -> Iterator[Decision]:
-    """Try every waiting job in queue order; one that does not fit is passed over.
+    """Try the waiting jobs in queue order; one that does not fit is passed over, as far as the policy's backfill lets it.
 
-    A shape that did not fit is not tried again until something grew: within a pass room only shrinks.
+    Only what may have changed is tried: every job after room grew, otherwise those that joined the queue since, and the
+    head of the queue, because others may not delay it.
     """
     if "allocate" not in pool.rules.preemption.verbs:
         return
     if pool.room_grew:
         pool.unplaceable.clear()
+        pool.untried = dict.fromkeys(pool.queue)
         pool.room_grew = False
-    views: list[Rooms] = []
-    for job in [pool.jobs[name] for name in pool.queue]:
-        if not ready_to_try(pool, job):
-            continue
-        behind = _behind_selection(pool, job)
-        shape = f"{job.shape}+" if behind else job.shape
+    waiting = [pool.jobs[name] for name in pool.untried if ready_to_try(pool, pool.jobs[name])]
+    waiting = [job for job in waiting if not behind_selection(pool, job)]
+    if not waiting:
+        return
+    head = _head(pool)
+    if head is not None and head.id not in pool.untried:
+        waiting.append(head)
+    order = Pass(scene_of(pool), waiting)
+    backfill: Backfill | None = None
+    while (unit := order.next()) is not None:
+        job = unit.job
         with about(job):
-            if shape not in pool.unplaceable:
-                views = views or _views(pool)
-                rooms, other = views if not behind else reversed(views)
-                unit = next_unit(job)
-                if unit is None:
-                    continue
-                place = place_unit(rooms, unit, Budget(pool.rules.preemption.search_steps))
-                if isinstance(place, GangPlace):
-                    if other is not rooms:
-                        other.place(unit, place)
-                    yield _placed(pool, job, place)
-                    continue
-                pool.unplaceable[shape] = place.why
-            if not job.told_waiting:
-                yield JobWaits(job=job.id, reason=pool.unplaceable[shape])
+            found = _find(pool, unit, backfill if job is not head else None)
+            if isinstance(found, GangPlace):
+                yield _placed(pool, unit, found)
+                scene_of(pool)
+                order.put_back(job)
+                if job is head:
+                    head = _head(pool)
+                    if head is not None:
+                        order.put_back(head)
+                continue
+            if job is head:
+                backfill = Backfill(scene_of(pool), unit, _budget(pool))
+            if unit.core and not job.told_waiting:
+                yield JobWaits(job=job.id, reason=found[:LONGEST_REASON])
 
 
-def _views(pool: Pool) -> list[Rooms]:
-    """Free room as jobs ahead of the open selection see it, and as jobs behind it do."""
-    everything = Rooms.of(pool)
-    if pool.selection is None:
-        return [everything, everything]
-    return [everything, Rooms.of(pool, held_back=pool.selection.idle)]
+def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
+    """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
+    scene = scene_of(pool)
+    too_soon = keeps_from_borrowing(scene, unit)
+    if too_soon is not None:
+        return too_soon
+    pool.untried.pop(unit.job.id, None)
+    forbidden = over_limit(scene, unit) or over_quota(scene, unit)
+    if forbidden is not None:
+        return forbidden
+    shape = shape_of(unit)
+    if shape in pool.unplaceable:
+        return pool.unplaceable[shape]
+    mark = scene.mark()
+    place = place_unit(scene.rooms, unit, _budget(pool))
+    scene.rollback(mark)
+    if not isinstance(place, GangPlace):
+        pool.unplaceable[shape] = place.why
+        return place.why
+    if backfill is not None:
+        place = backfill.place(unit, _budget(pool))
+        scene.rollback(mark)
+        if not isinstance(place, GangPlace):
+            return f"it would delay {backfill.head.id}, which is first in the queue"
+    return place
 
 
 def ready_to_try(pool: Pool, job: Job) -> bool:
@@ -62,18 +95,56 @@ def ready_to_try(pool: Pool, job: Job) -> bool:
     return job.held_because is None and not job.cancelled and pool.now >= job.not_before
 
 
-def _placed(pool: Pool, job: Job, place: GangPlace) -> JobPlaced:
-    return JobPlaced(
-        job=job.id,
-        attempt=job.attempt + 1,
-        placement=to_shares(place),
-        reserved=place.later,
-        expires=pool.now + pool.rules.preemption.reservation_expiry if place.later else None,
-    )
+def shape_of(unit: Unit) -> str:
+    """What decides where a unit fits, and nothing else: units of one shape fit or do not fit together.
+
+    Members that stand already bind the others (topology), so the units of such a job are like no other's.
+    """
+    own = f"@{unit.job.id}" if unit.job.tasks else ""
+    return f"{unit.job.shape}{own}:{ranges(unit.indices)}"
 
 
-def _behind_selection(pool: Pool, job: Job) -> bool:
-    """While a selection is out, jobs behind its first request leave alone what was idle when it was opened."""
-    if pool.selection is None or not pool.selection.requests:
+def why_it_waits(pool: Pool, job: Job) -> str:
+    """Why the last try found no place, as a sentence."""
+    unit = next_unit(job)
+    return pool.unplaceable.get(shape_of(unit), "it does not fit") if unit is not None else "it does not fit"
+
+
+def _head(pool: Pool) -> Job | None:
+    """The first job of the queue that waits for nothing but room: with `reserve` no other may delay it."""
+    if pool.rules.backfill != "reserve":
+        return None
+    scene = scene_of(pool)
+    for job in map(pool.jobs.__getitem__, pool.queue):
+        if job.phase != "pending" or not ready_to_try(pool, job) or lets_others_pass(pool, job):
+            continue
+        unit = next_unit(job)
+        if unit is None or over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit):
+            continue
+        if could_ever_fit(pool, job.demand) is None:
+            return job
+    return None
+
+
+def _budget(pool: Pool) -> Budget:
+    return Budget(pool.rules.preemption.search_steps)
+
+
+def behind_selection(pool: Pool, job: Job) -> bool:
+    """Whether the job waits until an open selection has its answer: it would take room that the answer counts on.
+
+    A selection without a deadline (nobody answers) holds up nobody.
+    """
+    selection = pool.selection
+    if selection is None or not selection.requests or selection.deadline is None:
         return False
-    return queue_key(job) > queue_key(pool.jobs[pool.selection.requests[0].job])
+    return queue_key(job) > queue_key(pool.jobs[selection.requests[0].job])
+
+
+def _placed(pool: Pool, unit: Unit, place: GangPlace) -> Decision:
+    job = unit.job
+    expires = pool.now + pool.rules.preemption.reservation_expiry if place.later else None
+    shares = to_shares(place)
+    if job.phase != "pending":
+        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=place.later, expires=expires)
+    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=place.later, expires=expires)

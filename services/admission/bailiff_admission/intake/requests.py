@@ -146,13 +146,19 @@ def _cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] 
 
 
 def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
+    if apply.expected_revision is not None and apply.expected_revision != pool.policy_revision:
+        return Rejected(
+            "policy-changed",
+            f"the policy in force is that of #{pool.policy_revision} by now, this one was made from #{apply.expected_revision}: "
+            "read it again, make the change there, and apply that",
+        )
     for job in pool.jobs.values():
         if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
             return Rejected("class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks")
     missing = unsupported_policy(apply.policy)
     if missing is not None:
         return Rejected("not-supported", missing)
-    return [PolicyApplied(policy=apply.policy.complete(), request=request)]
+    return [PolicyApplied(policy=apply.policy.complete(), request=request, enforce=apply.enforce)]
 
 
 def unsupported_policy(policy: Policy) -> str | None:

@@ -1,0 +1,26 @@
+"""`bailiff class list`: the priority classes of a pool."""
+
+import typer
+
+from bailiff import present, tables
+
+from .session import Session, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the root."""
+    group = typer.Typer(help="Priority classes: who goes first, who may be displaced.", no_args_is_help=True)
+    group.callback()(_nothing)
+    command(group, "list")(list_classes)
+    app.add_typer(group, name="class", rich_help_panel="Machines and pools")
+
+
+def _nothing() -> None:
+    """A group of one command stays a group only if it has something of its own."""
+
+
+async def list_classes(session: Session) -> None:
+    """Priority classes, the highest first, with their jobs. They are part of the policy: bailiff policy show."""
+    async with session.client() as client:
+        rows = present.classes((await client.view(session.domain)).pool)
+        session.show(rows, lambda: tables.classes(rows))

@@ -1,0 +1,144 @@
+"""`bailiff explain`: why a job waits, why it had to leave, for whom, and when it is back; or what one decision says."""
+
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bailiff import tables, walk
+from bailiff.eventline import lines
+from bailiff.problem import ExitCode, Problem
+from bailiff_core import explain as core
+from bailiff_core.engine import LOGIC
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record, decode
+from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested
+from bailiff_core.records.facts import ProposalReceived
+
+from .audit import PANEL, FromFile, log_of
+from .jobs import no_such_job
+from .session import Session, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    command(app, rich_help_panel=PANEL)(explain)
+
+
+@dataclass
+class Found:
+    """What one reading of the log gave: the pool at its end, what is about the job, the decision to look at."""
+
+    domain: str = ""
+    pool: Pool = field(default_factory=Pool)
+    history: list[Record] = field(default_factory=list)
+    decision: Record | None = None
+    proposal: Record | None = None
+
+
+async def explain(
+    session: Session,
+    about: Annotated[str, typer.Argument(metavar="JOB|SEQ", help="A job's name, or a record's number, as in 118 or #118.")],
+    all_: Annotated[
+        bool, typer.Option("--all", "-a", help="Also every job that was considered, each with what shielded it, by replay.")
+    ] = False,
+    file: FromFile = None,
+) -> None:
+    """Why does it wait, why did it have to leave, for whom, and when is it back? Or: why did that decision turn out so?
+
+    Every sentence names the records to check it by (audit show SEQ). All of it is read from the log; no service is asked.
+    """
+    number = about.removeprefix("#")
+    seq = int(number) if number.isascii() and number.isdigit() else None
+    found = await _read(session, file, about, seq)
+    sections = _sections_of(found, about, seq)
+    shown: dict[str, Any] = {
+        "about": about,
+        "pool": found.domain,
+        "head_seq": found.pool.seq,
+        "sections": [asdict(section) for section in sections],
+        "condition": _condition(found, about if seq is None else None),
+        "candidates": await _candidates(session, file, found) if all_ else None,
+    }
+    session.show(shown, lambda: tables.explained(shown))
+
+
+async def _read(session: Session, file: Path | None, about: str, seq: int | None) -> Found:
+    """Up to the record, or to the end of the log. The decision: that record, or the newest about the job."""
+    found = Found()
+    proposal: Record | None = None
+    asked: dict[int, Record] = {}
+    async for record in _records(session, file):
+        apply(found.pool, record)
+        found.domain = record.domain
+        if isinstance(record.data, ProposalReceived):
+            proposal = record
+        if isinstance(record.data, PreemptionRequested):
+            asked[record.seq] = record
+        mine = record.seq == seq if seq is not None else about in core.about(record)
+        if not mine:
+            continue
+        if isinstance(record.data, PreemptionDecided | PreemptionRefused):
+            found.decision, found.proposal = record, proposal
+            if about != record.data.asker.job and record.data.request in asked:
+                found.history.append(asked[record.data.request])
+        found.history.append(record)
+        if seq is not None:
+            found.decision = record
+            break
+    return found
+
+
+def _sections_of(found: Found, about: str, seq: int | None) -> list[core.Section]:
+    if seq is not None:
+        if found.decision is None:
+            raise Problem(ExitCode.NOT_FOUND, f"{found.domain} has no record #{seq}: its log ends at #{found.pool.seq}")
+        told = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.pool))
+        return core.explain_record(found.decision) or [core.Section("What does it say?", told)]
+    job = found.pool.jobs.get(about)
+    if job is None:
+        raise no_such_job(about, found.domain, bool(found.history))
+    return core.explain_job(found.pool, job, found.history)
+
+
+def _condition(found: Found, job: str | None) -> dict[str, Any] | None:
+    """What people from Kubernetes look for, where a job was told to leave."""
+    for record in reversed(found.history if job is not None else []):
+        if isinstance(record.data, PreemptionDecided):
+            for choice in record.data.victims:
+                if choice.job == job:
+                    return asdict(core.condition_of(record.data, choice))
+    return None
+
+
+async def _candidates(session: Session, file: Path | None, found: Found) -> list[dict[str, Any]]:
+    """The full lists: the pool folded anew to where the answer was computed, every job that held room there."""
+    decision, proposal = found.decision, found.proposal
+    if decision is None or proposal is None or not isinstance(decision.data, PreemptionDecided | PreemptionRefused):
+        raise Problem(ExitCode.NOT_FOUND, "--all: no decision about victims to look into", "without --all the rest is told")
+    assert isinstance(proposal.data, ProposalReceived)
+    if proposal.data.logic != LOGIC:
+        advice = f"what the record says itself: bailiff audit show {decision.seq}"
+        text = f"--all: #{decision.seq} was decided by rules of logic {proposal.data.logic}, and this release has {LOGIC}"
+        raise Problem(ExitCode.UNREADABLE, text, advice)
+    pool = Pool()
+    async for record in _records(session, file):
+        apply(pool, record)
+        if record.seq == proposal.data.computed_at:
+            break
+    from bailiff_core.considered import candidates
+
+    return [asdict(candidate) for candidate in candidates(pool, decision.data, proposal.data.answers)]
+
+
+async def _records(session: Session, file: Path | None) -> AsyncIterator[Record]:
+    """The records of the log that continue its chain."""
+    async with log_of(session, file) as (domain, messages):
+        judge = walk.Walk(domain)
+        async for message in messages:
+            wire = judge.judge(message)
+            if wire is not None:
+                yield decode(wire)

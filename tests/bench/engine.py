@@ -1,0 +1,200 @@
+"""The policy engine alone, no Kafka: decisions on large clusters, proofs, one pass, fair share, memory.
+
+Times are of the processor, so that what else runs on the machine does not count.
+"""
+
+import resource
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from tests.builders import HOUR, Sketch, group
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.fold.register import FOLDS
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.model.pool import Job, Pool
+from bailiff_core.queue.fair_share import fair_shares
+from bailiff_core.records.facts import ProposalReceived
+from bailiff_core.scene import scene_of
+from bailiff_core.turn import decide
+from bailiff_core.victims.batch import select_batch
+
+from .table import Row, Run, percentile
+
+JOBS_OF_A_NODE = ((1, 1, 2, 2, 2), (1, 1, 1, 1, 4), (2, 2, 2, 1, 1), (1, 1, 1, 2, 3))
+PRIORITIES = (50, 50, 50, 75, 50, 50, 75, 50, 125, 50)
+ASKED = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (1, 1), (1, 2), (16, 1), (1, 8))
+
+
+def measure(run: Run) -> list[Row]:
+    """Section 6 of the policy engine's issue."""
+    sizes = (100, 1_000) if run.quick else (100, 1_000, 10_000)
+    rows = [row for nodes in sizes for row in _decisions(run, nodes, 40 if run.quick else 200)]
+    rows += [_impossible(run), _large_reclaim(run), _one_pass(run), _fair_share(run)]
+    return rows
+
+
+def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
+    """Arrivals on a full cluster: each is tried, asks for victims, gets its answer, and the answer is checked."""
+    pool = _busy(nodes)
+    _settle(pool)
+    seconds = []
+    for number in range(times):
+        job = _arrives(pool, number)
+        began = time.process_time()
+        _decide_about(pool)
+        seconds.append(time.process_time() - began)
+        assert job.phase != "pending" or job.refused_requests, job
+    jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    run.say(f"{nodes} nodes, {jobs} jobs: p50 {median(seconds) * 1000:.1f} ms, p99 {percentile(seconds, 99) * 1000:.1f} ms")
+    at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
+    rows = [
+        Row(f"one decision p50, {at}", median(seconds) * 1000, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),
+        Row(f"one decision p99, {at}", percentile(seconds, 99) * 1000, "ms", target="≤ 100 ms" if nodes == 10_000 else "-"),
+    ]
+    if nodes == 10_000:
+        rows.append(Row(f"memory, {at}", memory, "GiB", target="≤ 1.5 GiB"))
+    return rows
+
+
+def _arrives(pool: Pool, number: int) -> Job:
+    count, gpus = ASKED[number % len(ASKED)]
+    sketch = Sketch(pool)
+    return sketch.job(f"asker-{number}", group(count, gpus=gpus), priority=(100, 75, 110)[number % 3])
+
+
+def _decide_about(pool: Pool) -> None:
+    _settle(pool)
+    while pool.selection is not None:
+        answers = select_batch(pool, pool.selection.requests, pool.rules.preemption.search_steps)
+        number = pool.selection.number
+        fact = ProposalReceived(number=number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers))
+        pool.seq += 1
+        FOLDS[ProposalReceived](pool, fact)
+        _settle(pool)
+
+
+def _settle(pool: Pool) -> None:
+    for _ in decide(pool):
+        pass
+    pool.touched.clear()
+
+
+def _busy(nodes: int) -> Pool:
+    """Every GPU taken: five jobs a node, of several sizes, priorities and ages."""
+    sketch = Sketch()
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    number = 0
+    for n in range(nodes):
+        first = 0
+        for gpus in JOBS_OF_A_NODE[n % len(JOBS_OF_A_NODE)]:
+            priority = PRIORITIES[number * 7 % len(PRIORITIES)]
+            sketch.running(
+                f"job-{number}",
+                f"node-{n}",
+                range(first, first + gpus),
+                age=60_000_000 * (1 + number * 7919 % 500),
+                priority=priority,
+                preemptible=priority < 100,
+            )
+            first, number = first + gpus, number + 1
+    return sketch.pool
+
+
+def _impossible(run: Run) -> Row:
+    """An 80-GPU gang, and nobody may go."""
+    nodes = 50 if run.quick else 500
+    sketch = Sketch()
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    for n in range(nodes * 8):
+        sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], priority=50, preemptible=False)
+    asker = sketch.job("gang", group(10, gpus=8), priority=100)
+    seconds, answer = _one_selection(sketch.pool, asker)
+    assert answer.refused == "impossible", answer
+    return Row(f"impossible, with proof: 10 × 8 GPUs on {nodes} nodes nobody may leave", seconds, "s", target="≤ 0.5 s")
+
+
+def _large_reclaim(run: Run) -> Row:
+    """A whole cluster goes back to its owner."""
+    nodes = 50 if run.quick else 500
+    gpus = nodes * 8
+    projects = [
+        {"name": "owner", "quota": {"gpus": gpus}},
+        {"name": "borrower", "quota": {"gpus": 0}},
+    ]
+    sketch = Sketch(_pool(_with(projects=projects)))
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    for n in range(gpus):
+        _of(sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], age=60_000_000 * (1 + n * 7919 % 500)), "borrower")
+    asker = _of(sketch.job("gang", group(nodes, gpus=8), priority=50), "owner")
+    seconds, answer = _one_selection(sketch.pool, asker)
+    assert len(answer.victims) == gpus, answer
+    return Row(f"reclaim for one gang of {nodes} × 8 GPUs from {gpus:,} one-GPU jobs", seconds, "s", target="≤ 3 s")
+
+
+def _one_selection(pool: Pool, asker: Job):
+    from bailiff_core.model.pool import OpenRequest
+
+    began = time.process_time()
+    (answer,) = select_batch(pool, [OpenRequest(1, asker.id)], pool.rules.preemption.search_steps)
+    return time.process_time() - began, answer
+
+
+def _one_pass(run: Run) -> Row:
+    nodes = 50 if run.quick else 500
+    sketch = Sketch()
+    for n in range(nodes):
+        sketch.node(f"node-{n}")
+    for n in range(nodes * 8):
+        sketch.job(f"job-{n}", group(gpus=1, cpu=1, gib=1))
+    began = time.process_time()
+    _settle(sketch.pool)
+    seconds = time.process_time() - began
+    assert all(job.phase == "starting" for job in sketch.pool.jobs.values())
+    return Row(f"one pass: {nodes * 8:,} one-GPU jobs onto {nodes} empty nodes", seconds, "s", target="≤ 1 s")
+
+
+def _fair_share(run: Run) -> Row:
+    projects = list(_thousand_projects())
+    sketch = Sketch(_pool(_with(projects=projects)))
+    for n in range(200):
+        sketch.node(f"node-{n}")
+    for n, project in enumerate(projects):
+        _of(sketch.job(f"job-{n}", group(1 + n % 5, gpus=1 + n % 3, cpu=4, gib=8)), str(project["name"]))
+    scene = scene_of(sketch.pool)
+    seconds = []
+    for _ in range(20):
+        began = time.process_time()
+        fair_shares(scene)
+        seconds.append(time.process_time() - began)
+    run.say(f"fair share: {len(projects)} projects")
+    return Row(f"fair share of {len(projects):,} projects, three levels", median(seconds) * 1000, "ms", target="≤ 5 ms")
+
+
+def _thousand_projects() -> Iterator[dict[str, object]]:
+    for one in range(10):
+        yield {"name": f"d{one}", "quota": {"gpus": 100}, "over_quota_weight": 1 + one % 3}
+        for two in range(9):
+            yield {"name": f"d{one}-{two}", "parent": f"d{one}", "quota": {"gpus": 10}, "over_quota_weight": 1 + two}
+            for three in range(10):
+                name = f"d{one}-{two}-{three}"
+                yield {"name": name, "parent": f"d{one}-{two}", "quota": {"gpus": 1}, "priority": three % 2}
+
+
+def _with(**parts: object) -> Policy:
+    return Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), **parts}, strict=False)
+
+
+def _pool(policy: Policy) -> Pool:
+    return Pool(domain="bench", policy=policy, now=100 * HOUR)
+
+
+def _of(job: Job, project: str) -> Job:
+    job.project = project
+    job.demand = JobDemand.model_validate({**job.demand.model_dump(), "project": project})
+    return job

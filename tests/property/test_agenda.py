@@ -1,0 +1,54 @@
+"""The agenda says of every job what looking at all jobs would say, whatever happened to them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log_builder import MINUTE, Story
+from tests.unit.core_protections.kit import rules
+
+from bailiff_core.lifecycle.agenda import DUE, Agenda, agenda_of
+
+POLICY = rules(
+    protections={
+        "ageing": {"boost": 10, "waiting": "7m", "evictions": 1},
+        "schedule_timeout": {"after": "5m"},
+        "preemption_delay": "3m",
+        "stale_gang": "2m",
+    }
+)
+STEPS = st.sampled_from(["submit", "submit-large", "start", "end", "fail", "evict", "wait", "policy", "lose", "back", "cancel"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=25), data=st.data())
+def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
+    story = Story(POLICY)
+    story.node("n1")
+    story.node("n2")
+    for number, step in enumerate(steps):
+        jobs = list(story.pool.jobs)
+        job = data.draw(st.sampled_from(jobs)) if jobs else None
+        if step.startswith("submit"):
+            gpus = 8 if step == "submit-large" else 2
+            story.submit(f"j{number}", gpus=gpus, tasks=data.draw(st.integers(1, 2)), max_failures=5, preemption_delay=MINUTE * gpus)
+        elif step == "wait":
+            story.wait(data.draw(st.integers(1, 10)) * MINUTE)
+        elif step == "policy":
+            story.apply_policy(POLICY if number % 2 else rules())
+        elif step == "lose":
+            if story.pool.nodes[1].state == "ready":
+                story.lost("n2")
+        elif step == "back":
+            story.node("n2", boot=number)
+        elif job is not None and step == "cancel":
+            story.cancel(job)
+        elif job is not None and story.job(job).phase in ("starting", "running"):
+            if step == "start":
+                story.started(job)
+            elif story.job(job).phase == "running":
+                story.ends(job, code={"end": 0, "fail": 1, "evict": 85}[step])
+        kept, fresh = agenda_of(story.pool), Agenda()
+        fresh.refresh(story.pool, ())
+        assert kept.next(story.pool.now) == fresh.next(story.pool.now)
+        assert kept.endings == fresh.endings
+        for rule in DUE:
+            assert kept.due(story.pool, rule) == fresh.due(story.pool, rule)

@@ -1,0 +1,116 @@
+"""What may be reclaimed is what the text allows in some order of leaving, one unit after the other."""
+
+from fractions import Fraction
+from itertools import pairwise, permutations
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import group
+from tests.property.test_order import ENDLESS, RESOURCES, random_projects
+from tests.unit.core_queue.kit import Town, Trials, whole
+
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.units import Unit, victim_units
+from bailiff_core.queue.gates import Reclaim
+from bailiff_core.queue.order import shares_now
+
+
+def taken(unit: Unit) -> Amounts:
+    """What the unit's tasks ask for: no bytes of devices here."""
+    found = NOTHING
+    for index in unit.indices:
+        task = unit.job.groups()[index]
+        found = found.plus(Amounts(task.gpu_milli, task.cpu_milli, task.memory_bytes))
+    return found
+
+
+def bounds(amounts: Amounts) -> list[int]:
+    return [ENDLESS if amount == UNLIMITED else amount for amount in amounts]
+
+
+def in_this_order(scene: Trials, shares: dict[str, Amounts], asker: Unit, units: tuple[Unit, ...]) -> bool:
+    """The loser is tested before each unit is taken."""
+    usage, tree = scene.usage, scene.usage.tree
+    remaining = {name: usage.allocated(name) for name in tree.branches}
+    mine_path = tree.branches[tree.leaf_of(asker.job.project)].path
+    for unit in units:
+        path = tree.branches[tree.leaf_of(unit.job.project)].path
+        if path == mine_path:
+            return False
+        mine = next(name for name in reversed(mine_path) if name not in path)
+        theirs = next(name for name in reversed(path) if name not in mine_path)
+        quota, limit = bounds(tree.branches[theirs].quota), bounds(tree.branches[theirs].limit)
+        allocatable = [min(limit[at], max(quota[at], shares[theirs][at])) for at in RESOURCES]
+        with_unit = usage.allocated(mine).plus(taken(asker))
+        above_share = any(remaining[theirs][at] > allocatable[at] for at in RESOURCES)
+        above_quota = any(remaining[theirs][at] > quota[at] for at in RESOURCES)
+        asker_within = all(with_unit[at] <= bounds(tree.branches[mine].quota)[at] for at in RESOURCES)
+        if not above_share and not (above_quota and asker_within):
+            return False
+        for name in path:
+            remaining[name] = remaining[name].minus(taken(unit))
+    return True
+
+
+def may_leave_so(units: tuple[Unit, ...]) -> bool:
+    """Each job's units in the job's own order: surplus before the core."""
+    done: dict[str, int] = {}
+    for unit in units:
+        rank = victim_units(unit.job).index(unit)
+        if rank < done.get(unit.job.id, 0):
+            return False
+        done[unit.job.id] = rank
+    return True
+
+
+def turned(scene: Trials, shares: dict[str, Amounts], asker: Unit, units: list[Unit]) -> bool:
+    """Whether some ancestor of the asker ends above its share, and as full as a sibling that lost, or fuller."""
+    usage, tree = scene.usage, scene.usage.tree
+    left = {name: usage.allocated(name) for name in tree.branches}
+    lost = set()
+    for unit in units:
+        for name in tree.branches[tree.leaf_of(unit.job.project)].path:
+            left[name] = left[name].minus(taken(unit))
+            lost.add(name)
+    path = tree.branches[tree.leaf_of(asker.job.project)].path
+    for project, parent in pairwise(path):
+        for sibling in tree.children[parent]:
+            if sibling == project or sibling not in lost:
+                continue
+            for at in RESOURCES:
+                mine = ratio(left[project][at] + taken(asker)[at], shares[project][at])
+                theirs = ratio(left[sibling][at], shares[sibling][at])
+                if mine > (0, 1) and shares[sibling][at] > 0 and mine >= theirs:
+                    return True
+    return False
+
+
+def ratio(used: int, share: int) -> tuple[int, Fraction]:
+    """Use of what there is no share of is endless."""
+    if share == 0:
+        return (1, Fraction()) if used > 0 else (0, Fraction())
+    return 0, Fraction(used, share)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_set_may_be_taken_if_some_order_of_it_passes(seed: int) -> None:
+    rng = Random(seed)
+    town = Town(*random_projects(rng), gpus=rng.choice([4, 8, 12]))
+    names = ["", *[entry.name for entry in town.pool.rules.projects]]
+    possible: list[Unit] = []
+    for number in range(rng.randrange(1, 7)):
+        size = rng.randrange(1, 4)
+        task = group(count=size, gpus=rng.randrange(3), cpu=rng.randrange(2))
+        job = town.runs(f"r{number}", rng.choice(names), task, minimum=rng.randrange(1, size + 1))
+        units = victim_units(job)
+        possible += units[: rng.randrange(len(units) + 1)]
+    asker = whole(town.waits("asker", rng.choice(names), group(gpus=rng.randrange(1, 4), cpu=rng.randrange(2))))
+    scene = town.scene()
+    shares = shares_now(scene)
+    chosen = possible[:5]
+    reclaim = Reclaim(scene, shares, asker)
+    orders = [order for order in permutations(chosen) if may_leave_so(order)]
+    assert reclaim.admits(chosen) == any(in_this_order(scene, shares, asker, order) for order in orders)
+    assert reclaim.balanced(chosen) == (not turned(scene, shares, asker, chosen))

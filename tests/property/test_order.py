@@ -1,0 +1,133 @@
+"""The order of a pass is that of a slow reading of the text, whatever is placed, evicted and put back in between."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cmp_to_key
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import group
+from tests.unit.core_queue.kit import Town, Trials, project, whole
+
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.policy import Project
+from bailiff_core.model.pool import Job
+from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.placement.gang import GangPlace, TaskPlace
+from bailiff_core.queue.order import Pass, shares_now
+from bailiff_core.queue.tree import ROOT
+
+RESOURCES = range(3)
+ENDLESS = 10**30
+
+
+@dataclass
+class Slow:
+    """Looks at everything anew for each step."""
+
+    scene: Trials
+    shares: dict[str, Amounts]
+    waiting: list[Job]
+
+    def best(self, project: str = ROOT) -> Unit | None:
+        """Level by level."""
+        tree = self.scene.usage.tree
+        if project not in tree.children:
+            jobs = [job for job in self.waiting if tree.leaf_of(job.project) == project]
+            jobs.sort(key=lambda job: (-job.priority, self.stage(job), job.seq, job.id))
+            return next((unit for unit in map(next_unit, jobs) if unit is not None), None)
+        found = [(child, unit) for child in tree.children[project] if (unit := self.best(child)) is not None]
+        return min(found, key=cmp_to_key(self.compare))[1] if found else None
+
+    def stage(self, job: Job) -> int:
+        return (len(job.tasks) >= job.minimum) + (len(job.tasks) > job.minimum)
+
+    def compare(self, one: tuple[str, Unit], other: tuple[str, Unit]) -> int:
+        """Semantics §2, clause by clause."""
+        for mine, theirs in zip(self.clauses(*one), self.clauses(*other), strict=True):
+            if mine != theirs:
+                return -1 if mine < theirs else 1  # type: ignore[operator]
+        raise AssertionError("two projects of one age")
+
+    def clauses(self, name: str, unit: Unit) -> list[object]:
+        usage = self.scene.usage
+        branch, share = usage.tree.branches[name], self.shares[name]
+        used = usage.allocated(name)
+        asked = NOTHING
+        for index in unit.indices:
+            task = unit.job.groups()[index]
+            asked = asked.plus(Amounts(task.gpu_milli, task.cpu_milli, task.memory_bytes))
+        quota = [ENDLESS if most == UNLIMITED else most for most in branch.quota]
+        limit = [ENDLESS if most == UNLIMITED else most for most in branch.limit]
+        most = [min(limit[at], max(quota[at], share[at])) for at in RESOURCES]
+        then = [used[at] + asked[at] for at in RESOURCES]
+
+        def dominant(amounts: list[int]) -> tuple[bool, Fraction]:
+            parts = []
+            for at in RESOURCES:
+                whole = most[at] if most[at] < ENDLESS else usage.total[at]
+                if amounts[at] > 0:
+                    parts.append((whole == 0, Fraction(amounts[at], whole or usage.total[at] or 1)))
+            return max(parts, default=(False, Fraction(0)))
+
+        return [
+            any(used[at] > share[at] for at in RESOURCES),
+            any(then[at] > quota[at] for at in RESOURCES),
+            -branch.priority,
+            any(then[at] > 0 and most[at] == 0 for at in RESOURCES),
+            dominant(then),
+            dominant(list(used)),
+            most,
+            branch.age,
+        ]
+
+
+def random_projects(rng: Random) -> list[Project]:
+    found: list[Project] = []
+    for number in range(rng.randrange(9)):
+        above = rng.choice([None, *[entry.name for entry in found]])
+        quota = {"gpus": rng.choice([-1, 0, 0, 1, 2, 4]), "cpus": rng.choice([-1, -1, 0, 3])}
+        limit = {"gpus": rng.choice([-1, -1, 0, 3]), "cpus": rng.choice([-1, -1, -1, 2])}
+        rest = {"priority": rng.choice([0, 0, 1]), "created": rng.randrange(2)}
+        found.append(project(f"p{number}", above, quota=quota, limit=limit, weight=rng.choice([0, 1, 2]), **rest))
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32))
+def test_each_step_is_the_best_of_all(seed: int) -> None:
+    rng = Random(seed)
+    town = Town(*random_projects(rng), gpus=rng.choice([0, 4, 16]))
+    names = ["", *[entry.name for entry in town.pool.rules.projects]]
+    for number in range(rng.randrange(8)):
+        town.runs(f"r{number}", rng.choice(names), group(gpus=rng.randrange(3), cpu=rng.randrange(3)))
+    jobs = []
+    for number in range(rng.randrange(12)):
+        size, task = rng.randrange(1, 4), group(gpus=rng.randrange(3), cpu=rng.randrange(3))
+        task = task.model_copy(update={"count": size})
+        priority, minimum = rng.choice([50, 50, 75]), rng.randrange(1, size + 1)
+        jobs.append(town.waits(f"w{number}", rng.choice(names), task, minimum=minimum, priority=priority))
+    scene = town.scene()
+    shares = shares_now(scene)
+    order, slow = Pass(scene, jobs), Slow(scene, shares, list(jobs))
+    evictable = [town.pool.jobs[name] for name in town.pool.active]
+    for _ in range(100):
+        expected, found = slow.best(), order.next()
+        assert found == expected
+        if found is None:
+            return
+        slow.waiting.remove(found.job)
+        mark = scene.usage.mark()
+        scene.usage.place(found, GangPlace(tuple(TaskPlace(index, 0, 0) for index in found.indices), later=False))
+        if evictable and rng.randrange(3) == 0:
+            scene.usage.evict(whole(evictable.pop()))
+        if rng.randrange(3) == 0:
+            scene.usage.rollback(mark)  # it did not fit after all
+        elif rng.randrange(2):
+            found.job.tasks = [*found.job.tasks, *Town().runs("x", "", group(count=len(found.indices))).tasks]
+            for index, task in enumerate(found.job.tasks):
+                task.index = index
+            order.put_back(found.job)
+            slow.waiting.append(found.job)
+    raise AssertionError("a pass without an end")

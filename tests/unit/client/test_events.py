@@ -1,0 +1,105 @@
+"""Events in words that people know, one or more per record, and the same in files."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
+
+from bailiff import events
+from bailiff.problem import ExitCode
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    finished_story(made)
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def told(scribe: Scribe) -> list[events.EventRow]:
+    pool, found = Pool(), list[events.EventRow]()
+    for record in scribe.records:
+        apply(pool, record)
+        found += events.events_of(record, pool)
+    return found
+
+
+def of(scribe: Scribe, job: str) -> list[str]:
+    return [row["type"] for row in told(scribe) if row["job"] == job]
+
+
+def test_the_life_of_a_victim(scribe: Scribe) -> None:
+    words = [word for word in of(scribe, "train-8") if word != "Pending"]
+    assert words == ["Submitted", "Scheduled", "Started", "Preempted", "Requeued", "Reserved", "Scheduled", "Resumed"]
+
+
+def test_the_life_of_an_asker(scribe: Scribe) -> None:
+    words = [word for word in of(scribe, "serve-2") if word != "Pending"]
+    assert words == ["Submitted", "Reserved", "Scheduled", "Started", "Succeeded"]  # a gang of three starts once
+
+
+def test_a_victim_carries_the_condition_of_kubernetes(scribe: Scribe) -> None:
+    row = next(row for row in told(scribe) if row["type"] == "Preempted" and row["job"] == "train-8")
+    assert (row["condition_type"], row["condition_status"], row["condition_reason"]) == (
+        "DisruptionTarget", "True", "PreemptionByScheduler",
+    )  # fmt: skip
+    assert "to accommodate serve-2, by preempt" in row["condition_message"]
+    assert (row["by"], row["node"]) == ("serve-2", "gpu-01")
+    assert row["reason"].startswith("for serve-2 (inference 125 > train 50), loses 16.0 GPU-min")
+
+
+def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> None:
+    found = told(scribe)
+    assert len({row["id"] for row in found}) == len(found)
+    assert all(row["type"] in events.WORDS and tuple(row) == events.COLUMNS for row in found)
+    assert found[0]["id"] == "pool-a:1:PolicyApplied"
+
+
+def test_a_growing_job_is_started_once() -> None:
+    scribe = Scribe()
+    scribe.begin()
+    scribe.node("gpu-01", gpus=2)
+    scribe.submit("elastic", gpus=1, tasks=4, min_tasks=2)
+    scribe.start("elastic")
+    scribe.node("gpu-02", gpus=1)
+    words = [word for word in of(scribe, "elastic") if word != "Pending"]
+    assert words[:3] == ["Submitted", "Scheduled", "Started"]
+    assert words.count("Started") == 1
+
+
+def test_the_latest_are_shown_and_filters_hold(bailiff: Run) -> None:
+    assert len(bailiff("events").output.splitlines()) == 20
+    lines = bailiff("events", "--from", "0", "--job", "train-7", "-t", "preempted", "-t", "Resumed").output.splitlines()
+    assert [line.split()[3:5] for line in lines] == [["Preempted", "train-7"], ["Resumed", "train-7"]]
+    wrong = bailiff("events", "-t", "Vanished")
+    assert (wrong.exit_code, "Preempted" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+def test_events_are_exported(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    rows = told(scribe)
+    assert bailiff("events", "--export", str(tmp_path / "all.jsonl")).output == f"{tmp_path}/all.jsonl: {len(rows)} events\n"
+    assert [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()] == rows
+    bailiff("events", "--export", str(tmp_path / "all.csv"), "--job", "train-8")
+    with (tmp_path / "all.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["type"] for row in found] == of(scribe, "train-8")
+    assert found[0].keys() == rows[0].keys()
+    for arguments in (["--export", "x.txt"], ["--export", "x.csv", "--follow"]):
+        assert bailiff("events", *arguments).exit_code == ExitCode.USAGE
+
+
+def test_a_spreadsheet_runs_nothing_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    row = events.EventRow(**{name: "" for name in events.COLUMNS})  # type: ignore[typeddict-item]
+    with file.open("w", newline="") as out:
+        events.write_csv(out, [{**row, "reason": '=HYPERLINK("http://x")'}])
+    assert "'=HYPERLINK" in file.read_text()

@@ -1,0 +1,106 @@
+"""Pools, classes, the cluster: what is shown, and a new pool in the pools file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
+
+from bailiff.problem import ExitCode
+from bailiff_bus.settings import read_pools
+from bailiff_core.model.policy import DEFAULT_POLICY, IdentityRules, PreemptionRules
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    preemption_story(made)
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def words(output: str) -> list[list[str]]:
+    return [line.split() for line in output.splitlines() if line.strip()]
+
+
+def test_pools_say_what_is_switched_off(bailiff: Run, scribe: Scribe) -> None:
+    other = Scribe("pool-b", 1, scribe.cluster)
+    careful = PreemptionRules(verbs=("allocate", "consolidate"), most_moved=3)
+    other.begin(DEFAULT_POLICY.model_copy(update={"preemption": careful}))
+    assert words(bailiff("pool", "list").output) == [
+        ["POOL", "NODES", "GPUS", "IN", "USE", "FREE", "RUNNING", "WAITING", "PROJECTS", "SWITCHED", "OFF"],
+        ["pool-a", "2/2", "12", "8", "0", "0", "2", "-", "consolidate"],
+        ["pool-b", "0/0", "0", "0", "0", "0", "0", "-", "reclaim,", "preempt"],
+    ]
+    assert [row["verbs_off"] for row in json.loads(bailiff("pool", "list", "-o", "json").output)] == [
+        ["consolidate"], ["reclaim", "preempt"],
+    ]  # fmt: skip
+
+
+def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    quiet_story(scribe)
+    scribe.pool.policy = scribe.pool.rules.model_copy(update={"identity": IdentityRules(class_users={"inference": ("console",)})})
+    run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
+    lines = words(run("class", "list").output)
+    assert ["inference", "125", "no", "yes", "30s", "anybody", "-", "-"] in lines
+    assert ["train", "(default)", "50", "yes", "yes", "30s", "anybody", "1", "-"] in lines
+
+
+def test_the_cluster_in_short(bailiff: Run) -> None:
+    told = bailiff("cluster-info").output
+    assert "2 nodes, 8/12 GPUs in use, 2 jobs waiting" in told
+    assert "pool pool-a" in told
+    assert "preempt within the pool" in told
+    found = json.loads(bailiff("cluster-info", "-o", "json").output)
+    assert (found["total"]["gpus"], found["pools"][0]["pool"]) == (12, "pool-a")
+
+
+# --- a new pool
+
+
+FILE = "# ours\npools:\n- name: pool-a  # the first\n  partition: 0\n"
+
+
+def test_a_pool_is_declared_with_the_next_free_partition(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    file = tmp_path / "pools.yaml"
+    file.write_text(FILE)
+    quiet_story(Scribe("gone", 1, scribe.cluster))  # it has a log, though it is declared no more
+    found = bailiff("pool", "create", "pool-b", "--pools", str(file), "--description", 'for "students": play')
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert file.read_text().startswith(FILE)
+    assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("pool-a", 0), ("pool-b", 2)]
+    assert read_pools(file)[1].description == 'for "students": play'
+    told = " ".join(found.output.split())
+    assert "What is left to do: 1. bailiff topics create --pools" in told
+    assert "restart them: the pool's log begins then" in told
+
+
+def test_the_first_pool_makes_the_file(bailiff: Run, tmp_path: Path) -> None:
+    file = tmp_path / "new.yaml"
+    assert bailiff("pool", "create", "first", "--pools", str(file), "--partition", "0").exit_code == ExitCode.DONE
+    assert [(pool.name, pool.partition) for pool in read_pools(file)] == [("first", 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        (FILE, ["pool-a"], "declares a pool 'pool-a' already"),
+        (FILE, ["b", "--partition", "0"], "--partition: 0 belongs to another pool"),
+        (FILE, ["Not A Name", "--partition", "3"], "expected a name of at most 63 characters"),
+        ("pools: [{name: a, partition: 0}]\n", ["b", "--partition", "3"], "not written as a plain list of pools"),
+    ],
+)
+def test_a_pool_that_cannot_be_declared_leaves_the_file(
+    bailiff: Run, tmp_path: Path, text: str, arguments: list[str], told: str
+) -> None:
+    file = tmp_path / "pools.yaml"
+    file.write_text(text)
+    found = bailiff("pool", "create", *arguments, "--pools", str(file))
+    assert (found.exit_code, told in found.stderr.replace("\n", " ")) == (ExitCode.USAGE, True), found.stderr
+    assert file.read_text() == text
+    assert list(tmp_path.glob("*.draft")) == []

@@ -1,0 +1,214 @@
+"""Why it waits, why it had to leave, when it is back: told in sentences, and true by the records that they name."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from tests.log_builder import MINUTE, SECOND, Story, policy
+
+from bailiff_core.explain import Section, about, condition_of, explain_job, explain_record
+from bailiff_core.records import Record, decisions, facts
+
+
+def explained(story: Story, job: str) -> dict[str, list[str]]:
+    """The sentences by question; each names records of the log only."""
+    return told(explain_job(story.pool, story.job(job), history_of(story, job)), len(story.records))
+
+
+def history_of(story: Story, job: str) -> list[Record]:
+    answered = {
+        record.data.request
+        for record in story.records
+        if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused) and job in about(record)
+    }
+    return [record for record in story.records if job in about(record) or record.seq in answered]
+
+
+def told(sections: Sequence[Section], records: int) -> dict[str, list[str]]:
+    for section in sections:
+        assert section.says, section.question
+        for sentence in section.says:
+            assert sentence.text.endswith("."), sentence
+            assert ".." not in sentence.text, sentence
+            assert all(0 <= seq < records for seq in sentence.seqs)
+    return {section.question: [sentence.text for sentence in section.says] for section in sections}
+
+
+def says(sentences: Sequence[str], part: str) -> bool:
+    return any(part in sentence for sentence in sentences)
+
+
+@pytest.fixture
+def story() -> Story:
+    """low runs for five minutes on all eight GPUs; high needs four and may take them."""
+    story = Story(
+        policy(
+            protections={
+                "cooldown": {"job": "5m"},
+                "min_runtime": {"preempt": "1m"},
+                "eviction_cap": {"evictions": 3, "window": "1h"},
+            }
+        )
+    )
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=4, cls="inference", after=5 * MINUTE)
+    story.propose()
+    return story
+
+
+def test_a_victim_is_told_by_whom_by_which_rule_and_what_it_costs(story: Story) -> None:
+    found = explained(story, "low")
+    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 30s of grace."]
+    why = found["Why did it have to leave?"]
+    assert says(why, "high needed room and did not fit: ")
+    assert says(why, "was told to make room for high (inference 125), by the verb preempt: inference 125 goes before ")
+    assert says(why, "(rule lower-priority-only)")
+    assert says(why, "That loses 48.0 GPU-min")
+    assert says(why, "That is proven: no permitted set is cheaper.")
+
+
+def test_the_records_named_are_the_decision_and_the_request(story: Story) -> None:
+    sections = explain_job(story.pool, story.job("low"), history_of(story, "low"))
+    sentence = next(each for section in sections for each in section.says if "was told to make room" in each.text)
+    kinds = [type(story.records[seq].data) for seq in sentence.seqs]
+    assert kinds == [decisions.PreemptionDecided, decisions.PreemptionRequested]
+
+
+def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story) -> None:
+    back = explained(story, "low")["When is it back, and what protects it then?"]
+    assert back[0] == "It goes back to the queue, at its old place, within 30s of being told."
+    assert "Rule cooldown: once it runs again it is left alone for 5m." in back
+    assert "Rule min-runtime: preempt leaves it alone for 1m after each start." in back
+    story.yields("low", after=5 * SECOND)
+    story.started("high")
+    back = explained(story, "low")["When is it back, and what protects it then?"]
+    assert says(back, "It was back in the queue at 01-01 00:05:05, at its old place, with 48.7 GPU-min lost.")
+    story.ends("high", after=MINUTE)
+    assert says(
+        explained(story, "low")["When is it back, and what protects it then?"],
+        "It got a place again at 01-01 00:06:05, 1m05s after",
+    )
+
+
+def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
+    found = explained(story, "high")
+    assert says(found["Where does it stand?"], "high (inference 125) has room reserved on n1 until ")
+    assert says(found["Where does it stand?"], "it starts when low has left.")
+    assert says(found["Who left for it?"], "low was told to leave for high (inference 125), by the verb preempt.")
+    assert says(found["Who left for it?"], "The freed room is high's until it starts, goes away, or ")
+
+
+def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("fixed", gpus=8, preemptible=False)
+    story.runs("low", gpus=0)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    found = explained(story, "high")
+    assert says(found["Where does it stand?"], "waits since 01-01 00:01:00, first in the queue.")
+    assert says(found["Why does it wait?"], "When it joined the queue, ")
+    assert says(
+        found["Why does it wait?"],
+        "nobody was made to leave for high: no set of jobs that may be taken makes room for it, and that is proven.",
+    )
+    assert says(found["Why does it wait?"], "Rule not-preemptible shielded 1 job (fixed): each is not preemptible.")
+    assert says(found["What would free it?"], "The nearest thing that would have worked: ")
+    assert says(found["What would free it?"], "It may ask for victims again from ")
+
+
+def test_what_the_policy_switches_off_is_said() -> None:
+    story = Story(policy(preemption={"verbs": ["allocate"]}))
+    story.node("n1", gpus=1)
+    story.runs("first", gpus=1)
+    story.submit("second", gpus=1, cls="inference")
+    assert "The policy switches reclaim and preempt off in this pool." in explained(story, "second")["Why does it wait?"]
+
+
+def test_a_job_that_ended_or_runs_says_so_and_no_more() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("short", gpus=1)
+    assert explained(story, "short") == {
+        "Where does it stand?": ["short (train 50) runs since 01-01 00:00:00 on n1 as attempt 1."]
+    }
+    story.ends("short")
+    assert explained(story, "short") == {"Where does it stand?": ["short (train 50) ended at 01-01 00:00:00: succeeded."]}
+
+
+def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("job", gpus=1)
+    story.cancel("job")
+    assert says(explained(story, "job")["Why did it have to leave?"], "it had to stop, because somebody cancelled it")
+
+
+# --- one decision
+
+ASKER = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}
+VICTIM = {"job": "a1", "attempt": 1, "priority": 60, "gpus": 4, "lost_gpu_ms": 120_000, "class_name": "train", "project": "a"}
+
+
+def decided(victims: list[dict[str, object]], **more: object) -> Record:
+    data = {"request": 7, "asker": ASKER, "attempt": 1, "victims": victims, "graces": [30 * SECOND] * len(victims),
+            "placement": [], "expires": 0, "explanation": {}, **more}  # fmt: skip
+    return record(decisions.PreemptionDecided.model_validate_json(json.dumps(data)))
+
+
+def record(data: decisions.PreemptionDecided | facts.ClockAdvanced) -> Record:
+    return Record("p", 9, 1, 1, True, 0, "", "w", "e", 1, data.type_name(), data)
+
+
+def test_reclaim_is_told_by_projects_and_not_by_priority() -> None:
+    (section,) = explain_record(decided([VICTIM], verb="reclaim"))
+    sentences = [sentence.text for sentence in section.says]
+    assert says(sentences, "project a holds more than its share and project b less than its own, whatever their priorities")
+    assert not says(sentences, "goes before")
+
+
+def test_costs_runner_up_bound_and_rules_are_all_told() -> None:
+    cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
+    why = {
+        "candidates": 3, "steps": 500, "proven": False, "cost": cost, "at_least": {**cost, "lost_gpu_ms": 60_000},
+        "runner_up": ["a2", "a3"], "runner_up_cost": {**cost, "lost_gpu_ms": 180_000, "jobs_stopped": 2, "broken_nodes": 1},
+        "excluded": [{"rule": "not-preemptible", "jobs": 7, "examples": ["x1", "x2"]}, {"rule": "of-the-future", "jobs": 1}],
+    }  # fmt: skip
+    sentences = [sentence.text for sentence in explain_record(decided([VICTIM], explanation=why))[0].says]
+    assert says(
+        sentences,
+        "costs 4 GPUs of priority 60, 2.0 GPU-min of work lost, 1 job stopped, 4 tasks. It is the cheapest that 500 steps",
+    )
+    assert says(sentences, "not proven; no set costs less than 4 GPUs of priority 60, 1.0 GPU-min of work lost")
+    assert says(
+        sentences,
+        "Second best would have been a2, a3, which costs 4 GPUs of priority 60, 3.0 GPU-min of work lost, 2 jobs stopped",
+    )
+    assert "3 jobs could have been taken." in sentences
+    assert "Rule not-preemptible shielded 7 jobs (x1, x2 and 5 more): each is not preemptible." in sentences
+    assert "Rule of-the-future shielded 1 job: each is shielded by it." in sentences
+
+
+def test_moves_surplus_and_spared_ones_are_told_apart() -> None:
+    victims = [{**VICTIM, "moved": [{"node": 1, "tasks": "0", "devices": "0"}]}, {**VICTIM, "job": "a2", "tasks": "4-5"}]
+    sentences = [
+        sentence.text for sentence in explain_record(decided(victims, verb="consolidate", spared=["a4"], dropped=["a5"]))[0].says
+    ]
+    assert "Moved, not stopped: a1." in sentences
+    assert "Only surplus tasks leave, and the jobs go on: a2 (4-5)." in sentences
+    assert "Spared, as their room is not needed: a4." in sentences
+    assert "Proposed, and not needed any more: a5." in sentences
+
+
+def test_a_record_that_decides_nothing_has_no_explanation() -> None:
+    assert explain_record(record(facts.ClockAdvanced())) == []
+
+
+def test_the_condition_names_preemptor_and_trigger() -> None:
+    data = decided([VICTIM], verb="preempt").data
+    assert isinstance(data, decisions.PreemptionDecided)
+    found = condition_of(data, data.victims[0], "needs 4 GPUs")
+    assert (found.type, found.status, found.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler")
+    assert "to accommodate b1, by preempt" in found.message
+    assert found.message.endswith("trigger: needs 4 GPUs")

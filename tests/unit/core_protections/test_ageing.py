@@ -1,0 +1,100 @@
+"""Jobs that wait long, or were evicted often, count more; never as much as what is not preemptible."""
+
+from tests.log_builder import MINUTE
+from tests.unit.core_protections.kit import rules
+
+AGEING = {"ageing": {"boost": 30, "waiting": "10m", "evictions": 2}}
+
+
+def evicted(story, job, by):
+    """A job of higher priority comes, takes the whole node, and is gone again."""
+    story.submit(by, gpus=8, cls="inference")
+    story.propose()
+    story.expect("PreemptionDecided")
+    story.yields(job)
+    story.started(by)
+    story.ends(by)
+
+
+def test_a_job_that_waits_long_enough_passes_others_and_both_values_are_recorded(tell):
+    story = tell(rules(protections=AGEING))
+    story.submit("old", gpus=8)
+    story.wait(10 * MINUTE - 1)
+    story.submit("young", gpus=8, cls="interactive")
+    assert story.pool.queue == ["young", "old"]
+    story.wait(1)
+    aged = story.expect("JobAged", job="old", priority=50, effective=80)
+    assert "waits" in aged.reason
+    assert story.pool.queue == ["old", "young"]
+    story.node("n1")
+    story.expect("JobPlaced", job="old")
+
+
+def test_without_the_rule_nobody_ages(tell):
+    story = tell(rules())
+    story.submit("old", gpus=8)
+    assert story.wait(60 * MINUTE) == []
+
+
+def test_nobody_ages_up_to_what_is_not_preemptible(tell):
+    story = tell(rules(protections={"ageing": {"boost": 1000, "waiting": "1m"}}))
+    story.submit("train", gpus=8)
+    story.submit("infer", gpus=8, cls="inference")
+    story.submit("build", gpus=8, cls="build")
+    story.wait(10 * MINUTE)
+    assert [record.job for record in story.decisions("JobAged")] == ["train"]
+    assert story.job("train").priority == 99, "build has 100"
+
+
+def test_who_got_in_by_waiting_keeps_what_it_has_while_it_runs(tell):
+    story = tell(rules(protections=AGEING))
+    story.submit("old", gpus=8)
+    story.wait(10 * MINUTE)
+    story.node("n1")
+    story.started("old")
+    story.wait(60 * MINUTE)
+    assert story.job("old").priority == 80
+    story.submit("study", gpus=8, cls="interactive")
+    assert list(story.decisions("PreemptionRequested")) == [], "75 is not above 80"
+
+
+def test_a_job_that_goes_back_to_the_queue_waits_anew(tell):
+    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
+    story.submit("old", gpus=8, max_failures=3)
+    story.wait(10 * MINUTE)
+    story.node("n1")
+    story.started("old")
+    story.ends("old", code=1)
+    back = story.expect("JobAged", job="old", priority=50, effective=50)
+    assert "anew" in back.reason
+
+
+def test_a_job_evicted_as_often_as_the_policy_says_counts_more_for_good(tell):
+    story = tell(rules(protections={"ageing": {"boost": 30, "evictions": 2}}))
+    story.node("n1")
+    story.runs("victim", gpus=8)
+    evicted(story, "victim", "first")
+    assert story.job("victim").priority == 50
+    story.started("victim")
+    evicted(story, "victim", "second")
+    assert story.job("victim").priority == 80
+    assert "evicted 2 times" in next(story.decisions("JobAged")).reason
+    story.started("victim")
+    story.apply_policy(rules(protections={"ageing": {"boost": 20, "evictions": 2}}))
+    assert story.job("victim").priority == 70, "it runs, and the rule still knows it"
+    story.apply_policy(rules())
+    assert story.job("victim").priority == 50
+
+
+def test_a_reservation_that_comes_to_nothing_is_no_new_wait(tell):
+    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}, preemption={"reservation_expiry": "5m"}))
+    story.node("n1")
+    story.runs("done", gpus=8)
+    story.submit("next", gpus=8, after=MINUTE)
+    story.exits("done")
+    assert story.job("next").phase == "reserved"
+    story.wait(5 * MINUTE)
+    story.lost("n1")
+    assert story.job("next").phase == "pending"
+    story.wait(5 * MINUTE)
+    assert story.job("next").priority == 80

@@ -1,0 +1,270 @@
+"""Small jobs may pass a waiting gang where they cannot delay it; large gangs do not starve."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import HOUR, MINUTE, Sketch, asking, group
+
+from bailiff_core.model.pool import Job
+from bailiff_core.model.room import remove
+from bailiff_core.model.sharing import amount_of
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.queue.backfill import Backfill
+from bailiff_core.scene import scene_of
+
+STEPS = 10_000
+
+
+def limited(job: Job, limit: int) -> Job:
+    """The job with a run-time limit."""
+    job.demand = job.demand.model_copy(update={"run_time_limit": limit})
+    return job
+
+
+def backfill(sketch: Sketch, head: Job) -> Backfill:
+    sketch.pool.scene = sketch.pool.agenda = None
+    return Backfill(scene_of(sketch.pool), asking(head), Budget(STEPS))
+
+
+def may_start(sketch: Sketch, head: Job, job: Job) -> bool:
+    """Whether the job finds a place now, behind the head; nothing is left of the trial."""
+    found = backfill(sketch, head)
+    before = {number: (node.unheld, node.later) for number, node in found._scene.rooms.nodes.items()}
+    place = found.place(asking(job), Budget(STEPS))
+    found._scene.rooms.rollback(0)
+    assert {number: (node.unheld, node.later) for number, node in found._scene.rooms.nodes.items()} == before
+    return isinstance(place, GangPlace) and not place.later
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two nodes of eight GPUs; on `a` four are free, on `b` none."""
+    sketch = Sketch()
+    sketch.node("a")
+    sketch.node("b")
+    limited(sketch.running("short", "a", range(4), age=HOUR), 2 * HOUR)
+    sketch.running("endless", "b", range(8), age=3 * HOUR)
+    return sketch
+
+
+def test_the_head_starts_when_the_first_enough_have_ended(sketch):
+    head = sketch.job("head", group(gpus=8))
+    found = backfill(sketch, head)
+    assert found.starts == sketch.pool.now + HOUR
+    assert {number: room.devices for number, room in found.kept.items()} == {0: 0b11110000}
+
+
+def test_who_has_no_limit_may_not_take_what_the_head_needs(sketch):
+    head = sketch.job("head", group(gpus=8))
+    assert not may_start(sketch, head, sketch.job("small", group(gpus=1)))
+
+
+def test_who_ends_before_the_head_starts_may_and_who_ends_later_may_not(sketch):
+    head = sketch.job("head", group(gpus=8))
+    assert may_start(sketch, head, limited(sketch.job("in-time", group(gpus=4)), HOUR))
+    assert not may_start(sketch, head, limited(sketch.job("too-late", group(gpus=4)), HOUR + 1))
+
+
+def test_who_takes_nothing_that_the_head_needs_may_start(sketch):
+    head = sketch.job("head", group(gpus=6))
+    assert may_start(sketch, head, sketch.job("two", group(gpus=2)))
+    assert not may_start(sketch, head, sketch.job("three", group(gpus=3)))
+
+
+def test_of_equal_devices_the_head_takes_those_that_others_still_use(sketch):
+    head = sketch.job("head", group(gpus=4, cpu=900))
+    sketch.job("x")
+    sketch.running("last", "a", range(4, 8), age=2 * HOUR)
+    found = backfill(sketch, head)
+    assert found.starts == sketch.pool.now + HOUR
+    assert found.kept[0].devices == 0
+
+
+def test_cpu_and_memory_are_kept_as_well():
+    sketch = Sketch()
+    sketch.node("a", gpus=0, cpu=16, gib=64)
+    limited(sketch.at(sketch.job("busy", group(cpu=10)), ("a", ())), 2 * HOUR)
+    head = sketch.job("head", group(cpu=12))
+    assert may_start(sketch, head, sketch.job("fits", group(cpu=4)))
+    assert not may_start(sketch, head, sketch.job("hurts", group(cpu=5)))
+    assert may_start(sketch, head, limited(sketch.job("gone-by-then", group(cpu=6)), HOUR))
+
+
+def test_a_part_of_a_device_is_kept_for_a_head_that_needs_a_whole_one():
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    half = group(gpu_share_milli=500)
+    limited(sketch.at(sketch.job("half", half), ("a", (0,))), 2 * HOUR)
+    head = sketch.job("head", group(gpus=1))
+    assert not may_start(sketch, head, sketch.job("other-half", half))
+    assert may_start(sketch, head, limited(sketch.job("quick-half", half), HOUR))
+
+
+def test_where_the_start_depends_on_jobs_without_a_limit_no_limit_helps(sketch):
+    head = sketch.job("head", group(gpus=8, count=2))
+    found = backfill(sketch, head)
+    assert found.starts is None
+    assert not may_start(sketch, head, limited(sketch.job("quick", group(gpus=1)), MINUTE))
+
+
+def test_of_those_without_a_limit_the_one_that_runs_longest_is_taken_to_end_first():
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name)
+    sketch.running("young", "a", range(7), age=HOUR)
+    sketch.running("old", "b", range(7), age=2 * HOUR)
+    head = sketch.job("head", group(gpus=8))
+    assert list(backfill(sketch, head).kept) == [1], "the head waits for `old` on b"
+    assert may_start(sketch, head, sketch.job("small", group(gpus=1))), "on a, that is"
+
+
+def test_who_runs_over_its_limit_may_end_any_moment(sketch):
+    limited(sketch.pool.jobs["short"], MINUTE)
+    head = sketch.job("head", group(gpus=8))
+    assert backfill(sketch, head).starts == sketch.pool.now
+    assert not may_start(sketch, head, limited(sketch.job("quick", group(gpus=1)), MINUTE))
+
+
+def test_who_is_just_being_started_ends_its_limit_from_now():
+    sketch = Sketch()
+    sketch.node("a")
+    job = limited(sketch.running("starting", "a", range(8), phase="starting"), HOUR)
+    job.last_start = None
+    sketch.pool.starting[job.id] = None
+    head = sketch.job("head", group(gpus=8))
+    assert backfill(sketch, head).starts == sketch.pool.now + HOUR
+    job.demand = job.demand.model_copy(update={"run_time_limit": None})
+    assert backfill(sketch, head).starts is None
+
+
+def test_a_head_that_fits_nowhere_even_empty_keeps_nobody_waiting(sketch):
+    head = sketch.job("head", group(gpus=8, count=3))
+    assert backfill(sketch, head).kept == {}
+    assert may_start(sketch, head, sketch.job("small", group(gpus=4)))
+
+
+def test_a_search_that_gives_up_keeps_nobody_waiting(sketch):
+    head = sketch.job("head", group(gpus=8))
+    found = Backfill(scene_of(sketch.pool), asking(head), Budget(0))
+    assert found.kept == {}
+
+
+# --- passes, simulated
+
+
+@dataclass
+class Cluster:
+    """Nodes and jobs over time: whoever ends is gone, then the queue is tried, the head first."""
+
+    sketch: Sketch
+    ends: dict[str, int]
+
+    def place(self, job: Job, place: GangPlace, lasts: int) -> None:
+        """The job runs from now on, for so long."""
+        pool = self.sketch.pool
+        places = [(pool.nodes[task.node].name, [n for n in range(64) if task.devices >> n & 1]) for task in place.tasks]
+        self.sketch.at(job, *places, age=0)
+        self.ends[job.id] = pool.now + lasts
+
+    def finish(self) -> None:
+        """Jobs whose time has come are gone."""
+        pool = self.sketch.pool
+        for name in [name for name, end in self.ends.items() if end <= pool.now]:
+            job = pool.jobs.pop(name)
+            for task, need in zip(job.tasks, job.groups(), strict=True):
+                remove(pool.nodes[task.node].held, *amount_of(pool.nodes[task.node], need, task.devices))
+            del self.ends[name], pool.active[name]
+
+
+def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: bool) -> int | None:
+    """Minutes until a gang of whole nodes runs while every minute one of these small jobs arrives for ever."""
+    sketch = Sketch()
+    cluster = Cluster(sketch, {})
+    for number in range(nodes):
+        sketch.node(f"n{number}")
+    head = None
+    for minute in range(240):
+        sketch.pool.now += MINUTE
+        cluster.finish()
+        sketch.pool.scene = sketch.pool.agenda = None
+        if minute == 10:
+            head = sketch.job("gang", group(gpus=8, count=gang), seq=1_000_000)
+        gpus, lasts, says = stream[minute % len(stream)]
+        small = sketch.job(f"s{minute}", group(gpus=gpus))
+        if says:
+            limited(small, lasts * MINUTE)
+        if head is not None:
+            place = place_unit(scene_of(sketch.pool).rooms, asking(head), Budget(STEPS))
+            if isinstance(place, GangPlace):
+                return minute - 10
+        scene = scene_of(sketch.pool)
+        scene.rooms.rollback(0)
+        if head is not None and reserve:
+            place = Backfill(scene, asking(head), Budget(STEPS)).place(asking(small), Budget(STEPS))
+        else:
+            place = place_unit(scene.rooms, asking(small), Budget(STEPS))
+        if isinstance(place, GangPlace):
+            cluster.place(small, place, lasts * MINUTE)
+        else:
+            sketch.pool.queue.remove(small.id)
+            del sketch.pool.jobs[small.id]
+    return None
+
+
+def test_a_large_gang_starves_under_greedy_and_does_not_with_a_place_kept():
+    stream = [(4, 15, False), (3, 20, False), (2, 25, False)]
+    assert run(2, 2, stream, reserve=False) is None
+    waited = run(2, 2, stream, reserve=True)
+    assert waited is not None
+    assert waited <= 25, "it waits for nobody who came after it"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    nodes=st.integers(1, 3),
+    stream=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 30), st.booleans()), min_size=1, max_size=6),
+    data=st.data(),
+)
+def test_no_gang_waits_longer_than_for_those_who_ran_when_it_came(nodes, stream, data):
+    gang = data.draw(st.integers(1, nodes))
+    waited = run(nodes, gang, stream, reserve=True)
+    assert waited is not None
+    assert waited <= max(lasts for _, lasts, _ in stream)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    running=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 100), st.integers(0, 100)), min_size=1, max_size=8),
+    head=st.integers(2, 8),
+    arriving=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 100)), max_size=6),
+)
+def test_from_pass_to_pass_the_heads_start_never_moves_away(running, head, arriving):
+    sketch = Sketch()
+    for name in "ab":
+        sketch.node(name)
+    free = {"a": list(range(8)), "b": list(range(8))}
+    for number, (gpus, age, limit) in enumerate(running):
+        node = "a" if len(free["a"]) >= gpus else "b"
+        if len(free[node]) >= gpus:
+            taken, free[node] = free[node][:gpus], free[node][gpus:]
+            job = sketch.running(f"r{number}", node, taken, age=age * MINUTE)
+            if limit:
+                limited(job, (age + limit) * MINUTE)
+    waiting = sketch.job("head", group(gpus=head, count=2))
+    starts = [backfill(sketch, waiting).starts]
+    kept = bool(backfill(sketch, waiting).kept)
+    cluster = Cluster(sketch, {})
+    for number, (gpus, limit) in enumerate(arriving):
+        small = sketch.job(f"s{number}", group(gpus=gpus))
+        if limit:
+            limited(small, limit * MINUTE)
+        place = backfill(sketch, waiting).place(asking(small), Budget(STEPS))
+        if isinstance(place, GangPlace):
+            cluster.place(small, place, 0)
+        if kept:
+            starts.append(backfill(sketch, waiting).starts)
+    if kept and starts[0] is not None:
+        assert all(start is not None and start <= starts[0] for start in starts)

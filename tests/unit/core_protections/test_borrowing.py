@@ -1,0 +1,81 @@
+"""A project that was just reclaimed from does not immediately borrow back."""
+
+import pytest
+from tests.builders import asking
+from tests.unit.core_protections.kit import MINUTE, Bench
+
+from bailiff_core.protections import no_borrowing
+from bailiff_core.scene import scene_of
+
+PROJECTS = [
+    {"name": "lab", "quota": {"gpus": 4}},
+    {"name": "vision", "parent": "lab", "quota": {"gpus": 2}},
+    {"name": "speech", "parent": "lab", "quota": {"gpus": 2}},
+    {"name": "web", "quota": {"gpus": 4}},
+]
+
+
+def bench(cooldown="5m") -> Bench:
+    return Bench(projects=PROJECTS, protections={"cooldown": {"project": cooldown}})
+
+
+def barred(bench: Bench, job) -> str | None:
+    bench.pool.scene = None
+    return no_borrowing.keeps_from_borrowing(scene_of(bench.pool), asking(job))
+
+
+def test_who_lost_by_reclaim_waits_before_it_goes_beyond_its_quota_again():
+    told = bench()
+    no_borrowing.mark(told.pool, "web", ["vision"])
+    again = told.waiting("again", project="vision", gpus=3)
+    assert barred(told, again) == "project vision was reclaimed from a moment ago and does not borrow back yet (rule cooldown)"
+    assert no_borrowing.may_borrow_at(told.pool, "vision") == told.pool.now + 5 * MINUTE == no_borrowing.opens_next(told.pool)
+    told.later(5 * MINUTE - 1)
+    assert barred(told, again) is not None
+    told.later(1)
+    assert barred(told, again) is None
+    assert no_borrowing.opens_next(told.pool) is None
+
+
+def test_its_quota_is_open_to_it_all_the_while():
+    told = bench()
+    no_borrowing.mark(told.pool, "web", ["vision"])
+    assert barred(told, told.waiting("own", project="vision", gpus=2)) is None
+    told.running("runs", project="vision", gpus=1)
+    assert barred(told, told.waiting("more", project="vision", gpus=2)) is not None
+
+
+def test_the_department_that_lost_does_not_borrow_through_another_team():
+    told = bench()
+    told.running("runs", project="speech", gpus=2)
+    no_borrowing.mark(told.pool, "web", ["speech"])
+    other = told.waiting("other", project="vision", gpus=3)
+    assert "project lab" in barred(told, other)
+    assert barred(told, told.waiting("within", project="vision", gpus=2)) is None, "lab stays within its quota of 4"
+
+
+def test_between_teams_of_one_department_the_department_is_not_marked():
+    told = bench()
+    no_borrowing.mark(told.pool, "vision", ["speech"])
+    assert list(told.pool.reclaimed_at) == ["speech"]
+
+
+@pytest.mark.parametrize("who", ["web", "vision"])
+def test_who_was_not_reclaimed_from_borrows_as_before(who):
+    told = bench()
+    no_borrowing.mark(told.pool, "web", ["speech"] if who == "web" else [])
+    assert barred(told, told.waiting("x", project=who, gpus=8)) is None
+
+
+def test_the_rule_can_be_off():
+    told = bench(cooldown=0)
+    no_borrowing.mark(told.pool, "web", ["vision"])
+    assert barred(told, told.waiting("again", project="vision", gpus=8)) is None
+    assert no_borrowing.opens_next(told.pool) is None
+
+
+def test_a_project_that_is_not_named_any_more_opens_nothing():
+    told = bench()
+    told.pool.reclaimed_at["gone"] = told.pool.now - MINUTE
+    assert no_borrowing.may_borrow_at(told.pool, "gone") == told.pool.now + 4 * MINUTE
+    assert barred(told, told.waiting("x", project="vision", gpus=8)) is None

@@ -1,0 +1,121 @@
+"""A new policy evicts nobody, unless whoever applied it asked for that."""
+
+import pytest
+from tests.unit.core_protections.kit import rules
+
+from bailiff_core.records import facts
+
+
+def projects(**limits):
+    """Team a with these bounds, team b without any; both below lab."""
+    return [
+        {"name": "lab", **limits.get("lab", {})},
+        {"name": "a", "parent": "lab", "quota": {"gpus": 8}, **limits.get("a", {})},
+        {"name": "b", "parent": "lab", "quota": {"gpus": 8}},
+    ]
+
+
+def enforced(story, enforce=True, **limits):
+    policy = rules(projects=projects(**limits), preemption={"verbs": ["allocate"]})
+    return story.turn(facts.PolicyApplied(policy=policy.complete(), request=story.request(), enforce=enforce))
+
+
+@pytest.fixture
+def story(tell):
+    story = tell(rules(projects=projects(), preemption={"verbs": ["allocate"]}))
+    story.node("n1")
+    return story
+
+
+def leaving(story) -> list[str]:
+    return [name for name, phase in story.phases().items() if phase == "evicting"]
+
+
+def test_a_policy_by_itself_evicts_nobody(story):
+    story.runs("x", gpus=4, project="a")
+    enforced(story, enforce=False, a={"limit": {"gpus": 0}})
+    assert story.phases() == {"x": "running"}
+    story.submit("y", gpus=1, project="b")
+    assert story.phases() == {"x": "running", "y": "starting"}, "nor in a later turn"
+
+
+def test_who_keeps_to_the_new_policy_stays(story):
+    story.runs("x", gpus=4, project="a")
+    enforced(story, a={"limit": {"gpus": 4}})
+    assert story.phases() == {"x": "running"}
+
+
+def test_over_a_limit_lower_priority_leaves_first_and_then_what_came_later(story):
+    for name, cls in (("old", "train"), ("study", "interactive"), ("young", "train")):
+        story.runs(name, gpus=2, project="a", cls=cls)
+    story.runs("theirs", gpus=2, project="b")
+    enforced(story, a={"limit": {"gpus": 4}})
+    told = story.expect("EvictionDecided", job="young", cause="policy")
+    assert told.reason == "the policy is enforced: project a uses 6 of its limit of 4 GPUs"
+    assert leaving(story) == ["young"]
+    story.yields("young")
+    assert story.job("young").phase == "pending"
+
+
+def test_a_limit_above_counts_all_that_lies_below_it(story):
+    story.runs("x", gpus=4, project="a")
+    story.runs("y", gpus=4, project="b")
+    enforced(story, lab={"limit": {"gpus": 4}})
+    assert leaving(story) == ["y"]
+
+
+def test_whoever_turns_out_not_to_be_in_the_way_stays(story):
+    story.runs("large", gpus=4, project="a", cls="interactive")
+    story.runs("small", gpus=1, project="a")
+    enforced(story, a={"limit": {"gpus": 1}})
+    assert leaving(story) == ["large"], "small went first, but its leaving was of no use"
+
+
+def test_surplus_leaves_one_by_one_before_any_core(story):
+    story.runs("elastic", gpus=1, tasks=4, min_tasks=1, project="a", cls="interactive")
+    while story.job("elastic").tasks and len(story.job("elastic").tasks) < 4:
+        pytest.skip("elastic jobs do not grow yet")
+    enforced(story, a={"limit": {"gpus": 2}})
+    assert story.expect("EvictionDecided", job="elastic").tasks == "2-3"
+    assert story.job("elastic").phase == "running"
+
+
+def test_what_is_not_preemptible_leaves_only_where_it_is_over_quota_itself(story):
+    story.runs("batch", gpus=4, project="a")
+    story.runs("serve", gpus=2, project="a", cls="inference")
+    story.runs("build", gpus=2, project="a", cls="build")
+    enforced(story, a={"quota": {"gpus": 2}})
+    told = story.expect("EvictionDecided", job="build", cause="policy")
+    assert told.reason == "the policy is enforced: project a uses 4 of its quota for work that is not preemptible of 2 GPUs"
+    assert leaving(story) == ["build"]
+
+
+def test_a_promise_is_dropped_before_anything_that_runs(story):
+    story.runs("done", gpus=4, project="b")
+    story.runs("runs", gpus=4, project="a")
+    story.submit("waits", gpus=4, project="a", cls="interactive")
+    story.exits("done")
+    assert story.job("waits").phase == "reserved"
+    enforced(story, a={"limit": {"gpus": 4}})
+    story.expect("ReservationDropped", job="waits", reason="policy")
+    assert leaving(story) == []
+
+
+def test_it_is_done_once_and_the_rest_is_up_to_admission(story):
+    story.runs("x", gpus=4, project="a")
+    enforced(story, a={"limit": {"gpus": 0}})
+    assert not story.pool.enforcing
+    story.yields("x")
+    assert [record.job for record in story.decisions("EvictionDecided")] == ["x"]
+
+
+def test_a_writer_that_died_in_the_middle_is_taken_over_where_it_stopped(story):
+    for name in ("x", "y"):
+        story.runs(name, gpus=4, project="a")
+    enforced(story, a={"limit": {"gpus": 0}})
+    decided = [number for number, record in enumerate(story.records) if type(record.data).__name__ == "EvictionDecided"]
+    assert len(decided) == 2
+    other = story.resumed(decided[0] + 1)
+    other.restart()
+    assert leaving(other) == ["x", "y"]
+    other.holds()

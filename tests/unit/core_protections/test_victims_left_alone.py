@@ -1,0 +1,320 @@
+"""Each rule that shields a victim: on, off, and at the moment at which it ends."""
+
+import pytest
+from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
+
+from bailiff_core.model.pool import Eviction
+from bailiff_core.protections import RULES, excluded_by, forbidden
+
+DEPARTMENTS = [
+    {"name": "lab", "quota": {"gpus": 8}},
+    {"name": "vision", "parent": "lab", "quota": {"gpus": 2}},
+    {"name": "speech", "parent": "lab", "quota": {"gpus": 2}},
+    {"name": "web", "quota": {"gpus": 4}},
+]
+
+
+def shield(bench: Bench, unit, verb="preempt") -> str | None:
+    bench.pool.scene = None
+    return excluded_by(bench.pool, verb, bench.asker, unit)
+
+
+def test_without_protections_whatever_is_lower_and_preemptible_may_go():
+    bench = Bench()
+    assert shield(bench, core(bench.running("x"))) is None
+
+
+# --- already leaving, held, not preemptible, priority
+
+
+def test_who_leaves_already_is_no_victim_once_more():
+    bench = Bench()
+    assert shield(bench, core(bench.running("x", phase="evicting"))) == "already-leaving"
+
+
+def test_a_surplus_task_that_leaves_by_itself_is_no_victim_but_the_others_are():
+    bench = Bench()
+    job = bench.running("x", tasks=3, min_tasks=1)
+    job.tasks[-1].eviction = Eviction(1, "preemption", 0)
+    assert shield(bench, surplus(job)) == "already-leaving"
+    job.tasks[-1].eviction = None
+    assert shield(bench, surplus(job)) is None
+
+
+@pytest.mark.parametrize(("verb", "priority", "rule"), [
+    ("preempt", 50, None), ("preempt", 75, "held"), ("reclaim", 75, None), ("consolidate", 50, "held"),
+])  # fmt: skip
+def test_a_promise_is_taken_only_by_who_might_have_displaced_the_job(verb, priority, rule):
+    bench = Bench()
+    assert shield(bench, core(bench.running("x", phase="reserved", priority=priority)), verb) == rule
+
+
+@pytest.mark.parametrize("verb", ["consolidate", "reclaim", "preempt"])
+def test_what_is_not_preemptible_is_left_alone_under_every_verb_surplus_included(verb):
+    bench = Bench()
+    job = bench.running("x", tasks=2, min_tasks=1)
+    job.preemptible = False
+    assert shield(bench, core(job), verb) == shield(bench, surplus(job), verb) == "not-preemptible"
+
+
+@pytest.mark.parametrize(("verb", "rule"), [("preempt", "lower-priority-only"), ("reclaim", None), ("consolidate", None)])
+def test_only_preempt_asks_for_lower_priority(verb, rule):
+    bench = Bench()
+    assert shield(bench, core(bench.running("x", priority=75)), verb) == rule
+    assert shield(bench, core(bench.running("y", priority=74)), verb) is None
+
+
+# --- projects
+
+
+@pytest.mark.parametrize(("scope", "rule"), [("project", "scope"), (None, "scope"), ("pool", None)])
+def test_preempt_stays_in_its_project_unless_the_scope_is_the_pool(scope, rule):
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": scope, "quota_shields": False})
+    bench.asker.project = "vision"
+    assert shield(bench, core(bench.running("theirs", project="web"))) == rule
+    assert shield(bench, core(bench.running("ours", project="vision"))) is None
+
+
+def test_without_projects_the_scope_is_the_pool():
+    bench = Bench()
+    assert shield(bench, core(bench.running("x", project="elsewhere"))) is None
+
+
+@pytest.mark.parametrize(("verb", "rule"), [("reclaim", "own-project"), ("preempt", None), ("consolidate", None)])
+def test_a_project_reclaims_nothing_from_itself(verb, rule):
+    bench = Bench(projects=DEPARTMENTS)
+    bench.asker.project = "vision"
+    assert shield(bench, core(bench.running("x", project="vision")), verb) == rule
+
+
+def test_quota_shields_what_others_run_within_their_quota():
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
+    bench.asker.project = "web"
+    within = bench.running("within", project="vision", gpus=2)
+    assert shield(bench, core(within)) == "quota-shields"
+    beyond = bench.running("beyond", project="vision", gpus=1)
+    assert shield(bench, core(within)) is None, "one GPU over: any of them may be the one"
+    assert forbidden(bench.pool, "preempt", bench.asker, [core(within)]) is None
+    assert forbidden(bench.pool, "preempt", bench.asker, [core(beyond)]) is None
+    both = [core(within), core(beyond)]
+    told = forbidden(bench.pool, "preempt", bench.asker, both)
+    assert told == "project vision would lose more than it uses beyond its quota", "whichever goes last finds it within"
+    assert forbidden(bench.pool, "reclaim", bench.asker, both) is None, "reclaim has a test of its own"
+
+
+def test_quota_shields_can_be_off_and_never_bind_the_project_itself():
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool"})
+    bench.asker.project = "vision"
+    assert shield(bench, core(bench.running("ours", project="vision"))) is None
+    theirs = bench.running("theirs", project="web")
+    assert shield(bench, core(theirs)) == "quota-shields"
+    bench.pool.policy = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False}).pool.policy
+    assert shield(bench, core(theirs)) is None
+
+
+# --- excluded
+
+
+def test_excluded_jobs_carry_all_labels_of_an_entry():
+    bench = Bench(protections={"excluded": [{"team": "audit", "tier": "gold"}, {"pinned": "yes"}]})
+    assert shield(bench, core(bench.running("one", labels={"team": "audit"}))) is None
+    assert shield(bench, core(bench.running("both", labels={"team": "audit", "tier": "gold"}))) == "excluded"
+    assert shield(bench, core(bench.running("other", labels={"pinned": "yes"})), "reclaim") == "excluded"
+
+
+def test_an_entry_without_labels_would_exclude_everyone_and_is_refused():
+    with pytest.raises(ValueError, match="at least 1 item"):
+        Bench(protections={"excluded": [{}]})
+
+
+# --- min-runtime
+
+
+def test_min_runtime_ends_to_the_microsecond():
+    bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
+    job = bench.running("x", age=10 * MINUTE - 1)
+    assert shield(bench, core(job)) == "min-runtime"
+    bench.later(1)
+    assert shield(bench, core(job)) is None
+
+
+def test_min_runtime_is_of_each_verb_separately_and_consolidation_has_none():
+    bench = Bench(protections={"min_runtime": {"reclaim": "10m"}})
+    job = bench.running("x", age=MINUTE, project="theirs")
+    assert [shield(bench, core(job), verb) for verb in ("consolidate", "reclaim", "preempt")] == [None, "min-runtime", None]
+
+
+def test_min_runtime_lets_surplus_go():
+    bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
+    job = bench.running("x", tasks=2, min_tasks=1, age=MINUTE)
+    assert shield(bench, surplus(job)) is None
+    assert shield(bench, core(job)) == "min-runtime"
+
+
+def test_a_gang_that_is_being_started_is_as_new_as_can_be_and_a_promise_is_not_a_run():
+    bench = Bench(protections={"min_runtime": {"preempt": "10m"}})
+    assert shield(bench, core(bench.running("x", phase="starting"))) == "min-runtime"
+    assert shield(bench, core(bench.running("y", phase="reserved"))) is None
+
+
+def test_min_runtime_against_preempt_is_the_nearest_one_above_the_victim():
+    projects = [
+        {"name": "lab", "min_runtime": {"preempt": "30m"}},
+        {"name": "vision", "parent": "lab"},
+        {"name": "speech", "parent": "lab", "min_runtime": {"preempt": "0s"}},
+    ]
+    bench = Bench(projects=projects, preemption={"scope": "pool", "quota_shields": False}, protections={"min_runtime": {"preempt": "1h"}})
+    ages = {"vision": 30 * MINUTE, "speech": 0, "unknown": HOUR}
+    for project, least in ages.items():
+        job = bench.running(f"old-{project}", age=least, project=project)
+        assert shield(bench, core(job)) is None, project
+        if least:
+            job.last_start += 1
+            assert shield(bench, core(job)) == "min-runtime", project
+
+
+def test_min_runtime_against_reclaim_is_looked_up_below_the_common_ancestor():
+    projects = [
+        {"name": "lab", "min_runtime": {"reclaim": "30m"}},
+        {"name": "vision", "parent": "lab", "min_runtime": {"reclaim": "5m"}},
+        {"name": "speech", "parent": "lab"},
+        {"name": "web"},
+    ]
+    bench = Bench(projects=projects)
+    job = bench.running("x", project="vision", age=5 * MINUTE)
+    bench.asker.project = "speech"
+    assert shield(bench, core(job), "reclaim") is None, "between the two teams it is what vision states"
+    job.last_start += 1
+    assert shield(bench, core(job), "reclaim") == "min-runtime"
+    bench.asker.project, job.last_start = "web", bench.pool.now - 30 * MINUTE + 1
+    assert shield(bench, core(job), "reclaim") == "min-runtime", "between the departments it is what lab states"
+    bench.later(1)
+    assert shield(bench, core(job), "reclaim") is None
+
+
+def test_min_runtime_against_reclaim_goes_upward_from_there_to_the_pools_own():
+    bench = Bench(projects=DEPARTMENTS, protections={"min_runtime": {"reclaim": "1m"}})
+    bench.asker.project = "web"
+    job = bench.running("x", project="vision", age=MINUTE - 1)
+    assert shield(bench, core(job), "reclaim") == "min-runtime"
+    bench.later(1)
+    assert shield(bench, core(job), "reclaim") is None
+
+
+# --- eviction-cap
+
+
+def test_eviction_cap_counts_evictions_within_the_window():
+    bench = Bench(protections={"eviction_cap": {"evictions": 2, "window": "1h"}})
+    job = bench.running("x")
+    job.evicted_at = [bench.pool.now - 2 * HOUR, bench.pool.now - HOUR + 1]
+    assert shield(bench, core(job)) is None, "only one of the two lies in the window"
+    job.evicted_at.append(bench.pool.now - MINUTE)
+    assert shield(bench, core(job)) == shield(bench, core(job), "consolidate") == "eviction-cap"
+    bench.later(1)
+    assert shield(bench, core(job)) is None, "the older one has left the window"
+
+
+def test_eviction_cap_lets_surplus_and_promises_go_and_can_be_off():
+    bench = Bench(protections={"eviction_cap": {"evictions": 1, "window": "1h"}})
+    job, promised = bench.running("x", tasks=2, min_tasks=1), bench.running("y", phase="reserved")
+    job.evicted_at = promised.evicted_at = [bench.pool.now]
+    assert shield(bench, core(job)) == "eviction-cap"
+    assert shield(bench, surplus(job)) is shield(bench, core(promised)) is None
+    bench.pool.policy = Bench().pool.policy
+    assert shield(bench, core(job)) is None
+
+
+# --- cooldown of a job
+
+
+def test_cooldown_counts_from_the_start_after_the_eviction_and_covers_surplus():
+    bench = Bench(protections={"cooldown": {"job": "5m"}})
+    job = bench.running("x", tasks=2, min_tasks=1, age=5 * MINUTE - 1)
+    assert shield(bench, core(job)) is None, "it has never been evicted"
+    job.last_eviction = job.waiting_since = bench.pool.now - HOUR
+    assert shield(bench, core(job)) == shield(bench, surplus(job)) == "cooldown"
+    bench.later(1)
+    assert shield(bench, core(job)) is None
+
+
+def test_cooldown_is_for_who_comes_back_from_an_eviction_not_from_a_failure():
+    bench = Bench(protections={"cooldown": {"job": "5m"}})
+    job = bench.running("x", age=SECOND)
+    job.last_eviction, job.waiting_since = bench.pool.now - HOUR, bench.pool.now - MINUTE
+    assert shield(bench, core(job)) is None
+
+
+def test_cooldown_holds_while_the_tasks_start_and_can_be_off():
+    bench = Bench(protections={"cooldown": {"job": "5m"}})
+    job = bench.running("x", phase="starting")
+    job.last_eviction = job.waiting_since = bench.pool.now - MINUTE
+    assert shield(bench, core(job)) == "cooldown"
+    bench.pool.policy = Bench().pool.policy
+    assert shield(bench, core(job)) is None
+
+
+# --- budget
+
+WEB_BUDGET = {"budgets": [{"name": "web", "labels": {"app": "web"}, "most": 1}]}
+
+
+def test_a_budget_is_spent_by_who_is_on_its_way_out():
+    bench = Bench(protections=WEB_BUDGET)
+    one, other = (bench.running(name, labels={"app": "web"}) for name in "xy")
+    assert shield(bench, core(one)) is None
+    leaving = bench.running("z", labels={"app": "web"}, phase="evicting")
+    assert shield(bench, core(one)) == "budget"
+    assert shield(bench, core(bench.running("w"))) is None, "another group"
+    leaving.cancelled = True
+    assert shield(bench, core(other)) is None, "its owner wants it gone: that costs the group nothing"
+
+
+def test_a_budget_bounds_a_set_as_a_whole():
+    bench = Bench(protections=WEB_BUDGET)
+    jobs = [bench.running(name, labels={"app": "web"}) for name in "xy"]
+    assert forbidden(bench.pool, "preempt", bench.asker, [core(jobs[0])]) is None
+    told = forbidden(bench.pool, "preempt", bench.asker, [core(job) for job in jobs])
+    assert "budget 'web' lets at most 1" in told
+
+
+def test_a_budget_does_not_count_surplus_or_promises():
+    bench = Bench(protections=WEB_BUDGET)
+    elastic = bench.running("x", tasks=3, min_tasks=1, labels={"app": "web"})
+    promised = bench.running("y", phase="reserved", labels={"app": "web"})
+    gone = [surplus(elastic), core(promised), core(bench.running("z", labels={"app": "web"}))]
+    assert forbidden(bench.pool, "preempt", bench.asker, gone) is None
+    bench.pool.policy = Bench(protections={"budgets": [{"name": "web", "most": 0}]}).pool.policy
+    assert shield(bench, surplus(elastic)) is shield(bench, core(promised)) is None
+    assert shield(bench, core(elastic)) == "budget"
+
+
+def test_a_budget_of_a_project_covers_what_lies_below_it():
+    bench = Bench(projects=DEPARTMENTS, protections={"budgets": [{"name": "lab", "project": "lab", "most": 0}]})
+    assert shield(bench, core(bench.running("x", project="vision")), "reclaim") == "budget"
+    assert shield(bench, core(bench.running("y", project="web")), "reclaim") is None
+
+
+def test_a_budget_of_an_unknown_project_is_refused():
+    with pytest.raises(ValueError, match="budget 'lab' names the project 'lab', which is not defined"):
+        Bench(protections={"budgets": [{"name": "lab", "project": "lab", "most": 0}]})
+
+
+# --- the register
+
+
+def test_the_first_rule_in_order_names_the_group():
+    bench = Bench(protections={"excluded": [{"a": "b"}], "min_runtime": {"preempt": "10m"}})
+    job = bench.running("x", labels={"a": "b"}, age=0, priority=75)
+    job.preemptible = False
+    for name in ("not-preemptible", "lower-priority-only", "excluded", "min-runtime"):
+        assert shield(bench, core(job)) == name
+        job.preemptible = True
+        job.priority = 75 if name == "not-preemptible" else 50
+        if name == "excluded":
+            job.demand = job.demand.model_copy(update={"labels": {}})
+
+
+def test_every_rule_has_a_name_of_its_own_and_ends_the_phrase_a_job_that():
+    assert len({rule.name for rule in RULES}) == len(RULES) == 12
+    assert all(rule.says.split()[0] in ("is", "waits", "does", "has", "was") for rule in RULES)

@@ -1,0 +1,95 @@
+"""Delay before displacing others, and what happens to gangs that wait too long."""
+
+import pytest
+from tests.log_builder import MINUTE, SECOND
+from tests.unit.core_protections.kit import rules
+
+from bailiff_core.protections.delay import may_displace_at
+from bailiff_core.turn import wake_at
+
+
+def test_preemption_delay_counts_from_submit_and_a_job_may_say_otherwise(tell):
+    story = tell(rules(protections={"preemption_delay": "5m"}))
+    story.submit("a", gpus=8)
+    story.submit("b", gpus=8, preemption_delay=MINUTE)
+    story.submit("c", gpus=8, preemption_delay=0)
+    times = [may_displace_at(story.pool, story.job(name)) - story.time for name in "abc"]
+    assert times == [5 * MINUTE, MINUTE, 0]
+
+
+def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(tell):
+    story = tell(rules(protections={"preemption_delay": "5m"}))
+    story.node("n1")
+    story.runs("job", gpus=8, max_failures=3)
+    story.ends("job", code=1, after=MINUTE)
+    assert may_displace_at(story.pool, story.job("job")) == story.time - MINUTE + 5 * MINUTE
+    story.wait(2 * SECOND)
+    story.started("job")
+    story.submit("first", gpus=8, cls="inference", preemption_delay=0)
+    story.propose()
+    story.yields("job", after=MINUTE)
+    assert may_displace_at(story.pool, story.job("job")) == story.time + 5 * MINUTE
+
+
+def test_the_end_of_a_delay_is_a_moment_to_wake_for(tell):
+    story = tell(rules(protections={"preemption_delay": "5m"}))
+    story.submit("a", gpus=8)
+    story.submit("never", gpus=8, cls="build", preemption_delay=MINUTE)
+    assert wake_at(story.pool) == story.time + MINUTE
+    story.cancel("never")
+    assert wake_at(story.pool) == story.time + 5 * MINUTE
+    story.wait(5 * MINUTE)
+    assert wake_at(story.pool) is None
+
+
+def test_preemption_delay_does_not_bind_allocate(tell):
+    story = tell(rules(protections={"preemption_delay": "5m"}))
+    story.node("n1")
+    story.submit("a", gpus=8)
+    story.expect("JobPlaced", job="a")
+
+
+@pytest.mark.parametrize(("then", "said"), [
+    ("report", ["ScheduleTimedOut"]), ("pass", ["ScheduleTimedOut"]), ("fail", ["ScheduleTimedOut", "JobEnded"]),
+])  # fmt: skip
+def test_a_gang_that_waits_too_long_is_told_of_once_and_then(tell, then, said):
+    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "then": then}}))
+    story.submit("gang", gpus=8, tasks=2)
+    assert story.wait(5 * MINUTE - 1) == []
+    story.wait(1)
+    story.expect_only(*said)
+    told = story.said[0]
+    assert (told.job, told.waited, told.then) == ("gang", 5 * MINUTE, then)
+    assert "GPU" in told.reason
+    assert story.job("gang").phase == ("failed" if then == "fail" else "pending")
+    assert story.wait(60 * MINUTE) == [], "once is enough"
+    if then == "fail":
+        ended = next(story.decisions("JobEnded"))
+        assert ended.outcome == "failed"
+        assert "schedule-timeout" in ended.reason
+
+
+def test_each_wait_has_its_own_time_out(tell):
+    story = tell(rules(protections={"schedule_timeout": {"after": "5m"}}))
+    story.submit("gang", gpus=8, max_failures=1)
+    story.wait(5 * MINUTE)
+    story.node("n1")
+    story.started("gang")
+    story.ends("gang", code=1)
+    story.silent("n1")
+    story.wait(5 * MINUTE)
+    assert len(list(story.decisions("ScheduleTimedOut"))) == 2
+
+
+def test_without_the_rule_a_gang_waits_for_ever(tell):
+    story = tell(rules())
+    story.submit("gang", gpus=8)
+    assert story.wait(600 * MINUTE) == []
+
+
+def test_who_gets_its_place_at_the_last_moment_has_not_timed_out(tell):
+    story = tell(rules(protections={"schedule_timeout": {"after": "5m", "then": "fail"}}))
+    story.submit("gang", gpus=8)
+    story.time += 5 * MINUTE
+    story.node("n1")
+    story.expect_only("JobPlaced")
