@@ -128,7 +128,9 @@ def test_a_late_answer_whose_victim_runs_a_newer_attempt_is_stale(story):
     story.apply_policy(policy(preemption={"verbs": ["allocate"]}))
     story.turn(stale)
     refused = story.expect("PreemptionRefused", reason="stale")
-    assert refused.would_need == "'high' may not displace others"
+    assert refused.would_need == (
+        "'high' may not have room made for it any more: the policy does not let it displace others by preempt"
+    )
     assert refused.retry_at == story.time + SECOND
     assert story.job("low").phase == "running"
 
