@@ -246,3 +246,5 @@ def _micros(told: Any) -> int:
 def _only(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     unknown = [name for name in given if name not in known]
     assert not unknown, f"{where}: no such field {unknown[0]!r}; there are {', '.join(known)}"
+    cut = [name for value in given.values() if isinstance(value, dict) for name, told in value.items() if told is None]
+    assert not cut, f"{where}: nothing is said of {cut[0]!r}; inside braces, quote a text that has commas"

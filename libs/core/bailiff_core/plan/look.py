@@ -7,9 +7,14 @@ from bailiff_core.model.answer import Explanation, VictimChoice
 from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
+from bailiff_core.model.units import next_unit
+from bailiff_core.protections.no_borrowing import keeps_from_borrowing
+from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
+from bailiff_core.scene import scene_of
+from bailiff_core.verbs.allocate import why_it_waits
 
 from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
 
@@ -231,7 +236,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
         if not lacking:
             continue
         refusal = refused.get(name)
-        reason = said.get(name) or pool.unplaceable.get(job.shape) or "no verb that may run has room for it"
+        reason = said.get(name) or _why(pool, job)
         lines.append(
             WaitLine(
                 job=name,
@@ -243,6 +248,18 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
             )
         )
     return tuple(lines)
+
+
+def _why(pool: Pool, job: Job) -> str:
+    """Why the job does not get what it asks for next, where no decision says so."""
+    unit = next_unit(job)
+    if unit is None:
+        return "none of its tasks can be placed: what has failed or is leaving is in the way"
+    scene = scene_of(pool)
+    forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
+    if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
+        return "allocate may not run"
+    return forbidden or why_it_waits(pool, job)
 
 
 def _members(names: Names, job: str, placement: Iterable[NodeShare]) -> tuple[str, ...]:
