@@ -4,7 +4,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-STATES = ("pending", "placed", "reserved", "running", "moved", "evicted", "releasing", "stuck_releasing", "succeeded", "failed", "gone")
+STATES = (
+    "pending",
+    "placed",
+    "reserved",
+    "running",
+    "moved",
+    "evicted",
+    "releasing",
+    "stuck_releasing",
+    "succeeded",
+    "failed",
+    "gone",
+)
 CLASSES = ("inference", "build", "interactive", "train")
 Fields = dict[str, Any]
 Phrase = tuple[str, Callable[[re.Match[str], Fields], None]]

@@ -4,18 +4,19 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
+from rich.console import Console
+
 from bailiff.planfile import Source, contradictions, snapshot_from
 from bailiff.plantable import plan as plan_table
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
 from bailiff_core.model.document import parse_duration
-from bailiff_core.plan import ALL_VERBS, Contradiction, PlanReport, Planning, Round
-from bailiff_core.plan.between import settle
+from bailiff_core.plan import ALL_VERBS, Contradiction, Planning, PlanReport, Round
+from bailiff_core.plan.between import ends, settle
 from bailiff_core.plan.build import happens, request, submission
 from bailiff_core.plan.layout import lay_out
 from bailiff_core.plan.report import TaskAt
 from bailiff_core.records import facts
-from rich.console import Console
 
 from . import notation
 
@@ -95,8 +96,7 @@ class Story:
     def _end(self, name: str, code: int) -> None:
         job = self.planning.pool.jobs[name]
         for task in job.tasks:
-            at = {"job": name, "attempt": job.attempt, "task": task.index, "node": self.planning.pool.nodes[task.node].name}
-            happens(self.planning.pool, facts.TaskExited(**at, exit_code=code), facts.TaskReleased(**at), close=False)
+            ends(self.planning.pool, job, task, code)
         settle(self.planning.pool)
         close_turn(self.planning.pool)
 
@@ -175,9 +175,8 @@ class Story:
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
         for job, rules in wanted.items():
-            told = [line.excluded for line in (*last.decisions, *last.waiting) if line.job == job]
-            found = {rule for line in told for rule in line}
-            faults += [f"{job}: expected jobs shielded by {rule}, found {sorted(found)}" for rule in _list(rules) if rule not in found]
+            found = sorted({rule for line in (*last.decisions, *last.waiting) if line.job == job for rule in line.excluded})
+            faults += [f"{job}: expected that {rule} shields jobs, found {found}" for rule in _list(rules) if rule not in found]
         return faults
 
     def _proven(self, wanted: Any, last: Round) -> list[str]:
@@ -186,7 +185,8 @@ class Story:
 
     def _second(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         found = {line.job: sorted(line.runner_up) for line in last.decisions}
-        return [f"{job}: next best {found.get(job)}, expected {told}" for job, told in wanted.items() if found.get(job) != sorted(_list(told))]
+        said = {job: sorted(_list(told)) for job, told in wanted.items()}
+        return [f"{job}: next best {found.get(job)}, expected {told}" for job, told in said.items() if found.get(job) != told]
 
     def _loses(self, wanted: Mapping[str, float], last: Round) -> list[str]:
         found = {line.job: sum(victim.lost_gpu_seconds for victim in line.victims) for line in last.decisions}

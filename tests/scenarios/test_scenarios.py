@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from tests.scenarios.story import Story
 
 HERE = Path(__file__).parent

@@ -7,8 +7,9 @@ from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Pool
 from bailiff_core.plan.report import VictimLine
 from bailiff_core.plan.whatif import Answer, what_if
+from bailiff_core.words import cost_text, duration_text
 
-from .eventline import cost_text, demand_text, duration_text
+from .eventline import demand_text
 
 YES_NO = {"starts": "yes", "reserved": "soon", "displaces": "yes, by displacing others", "waits": "no", "rejected": "no"}
 

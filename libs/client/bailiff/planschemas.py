@@ -1,7 +1,7 @@
 """Writes the JSON Schemas of the files that people and programs exchange with `bailiff plan` and `bailiff policy`.
 
-    python -m bailiff.planschemas docs/schemas            write
-    python -m bailiff.planschemas --check docs/schemas    name the files that are not what they should be
+python -m bailiff.planschemas docs/schemas            write
+python -m bailiff.planschemas --check docs/schemas    name the files that are not what they should be
 """
 
 import argparse

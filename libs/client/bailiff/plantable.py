@@ -37,9 +37,7 @@ def plan(report: PlanReport) -> RenderableType:
 def _round(found: Round, of: int) -> Iterator[RenderableType]:
     counts = found.counts
     head = f"round {found.round} of {of} · " if of > 1 else ""
-    yield Text(
-        f"{head}{counts.placements} placed, {counts.evictions} evicted, {counts.reservations} reserved (tasks)", "bold"
-    )
+    yield Text(f"{head}{counts.placements} placed, {counts.evictions} evicted, {counts.reservations} reserved (tasks)", "bold")
     for decision in found.decisions:
         yield from _decision(decision)
     yield Text("")

@@ -3,8 +3,8 @@
 from typing import Any
 
 from bailiff_core.model.policy import Policy
+from bailiff_core.words import memory_text, thousandths_text
 
-from .friendly import memory_text, thousandths_text
 from .policyfile import policy_document
 
 BY_NAME = ("priority_classes", "projects", "topologies")

@@ -50,7 +50,7 @@ def policy_from(value: object) -> tuple[Policy | None, Faults]:
         policy = Policy.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
         faults += trees + [fault for fault in faults_of(error) if fault[0] or not trees]
-        return None, [(place or ("priority_classes",), said) if "priority class" in said else (place, said) for place, said in faults]
+        return None, [(place or (("priority_classes",) if "priority class" in said else ()), said) for place, said in faults]
     return (None if faults else policy), faults
 
 

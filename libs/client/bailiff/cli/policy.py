@@ -49,7 +49,9 @@ async def diff(session: Session, file: PolicyFile) -> None:
         news = changes(view.pool.rules, policy)
         said = f"{file} would change {len(news)} field{'' if len(news) == 1 else 's'} of the policy in force in {view.domain}"
         result = {"pool": view.domain, "revision": view.pool.policy_revision, "changes": news}
-        session.show(result, lambda: "\n".join([said if news else f"{file} says what is in force", *(f"  {line}" for line in news)]))
+        session.show(
+            result, lambda: "\n".join([said if news else f"{file} says what is in force", *(f"  {line}" for line in news)])
+        )
 
 
 async def apply(

@@ -6,7 +6,7 @@
 
 from .layout import Contradiction, Fault
 from .report import PlanReport, Round
-from .run import ALL_VERBS, PlanVerb, Planning, run
+from .run import ALL_VERBS, Planning, PlanVerb, run
 from .snapshot import Snapshot, read_snapshot
 
 __all__ = [

@@ -23,14 +23,21 @@ def to_next_round(pool: Pool, since: int, step: int) -> None:
     happens(pool, ClockAdvanced(), at=pool.now + step, close=False)
     for job in pool.active_jobs():
         for task in [task for task in job.tasks if _leaves(job, task, since)]:
-            at = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": pool.nodes[task.node].name}
-            happens(pool, TaskExited(**at, exit_code=YIELDED), TaskReleased(**at), close=False)
+            ends(pool, job, task, YIELDED)
     settle(pool)
     for job in pool.active_jobs():
         for task in [task for task in job.tasks if task.state == "starting"]:
             started = TaskStarted(job=job.id, attempt=job.attempt, task=task.index, node=pool.nodes[task.node].name)
             happens(pool, started, close=False)
     close_turn(pool)
+
+
+def ends(pool: Pool, job: Job, task: Task, code: int) -> None:
+    """The task ends with this exit code, and its room is free; the turn stays open."""
+    node = pool.nodes[task.node].name
+    exited = TaskExited(job=job.id, attempt=job.attempt, task=task.index, node=node, exit_code=code)
+    released = TaskReleased(job=job.id, attempt=job.attempt, task=task.index, node=node)
+    happens(pool, exited, released, close=False)
 
 
 def settle(pool: Pool) -> None:

@@ -106,9 +106,8 @@ def lay_out(snapshot: Snapshot) -> Layout:
     policy = _with_number_classes(policy, snapshot.jobs)
     laid = [_job(doc, ("jobs", at), policy, projects, numbers, faults) for at, doc in enumerate(snapshot.jobs)]
     jobs = [job for job in laid if job is not None]
-    for name in snapshot.reclaimed_at:
-        if name not in projects:
-            faults.append(Fault(("reclaimed_at", name), f"no such project; {there_are(name, projects)}"))
+    strangers = [name for name in snapshot.reclaimed_at if name not in projects]
+    faults += [Fault(("reclaimed_at", name), f"no such project; {there_are(name, projects)}") for name in strangers]
     _stand(nodes, jobs, faults)
     if faults:
         raise Contradiction(faults)
@@ -166,9 +165,7 @@ def _node(doc: NodeDoc, number: int, faults: list[Fault]) -> LaidNode:
         faults.append(Fault((*place, "devices"), "gpus counts what devices lists: leave one of them out"))
     listed = doc.devices
     if listed is None:
-        listed = tuple(
-            DeviceDoc(id=str(each), model=doc.gpu_model, memory=doc.gpu_memory) for each in range(doc.gpus or 0)
-        )
+        listed = tuple(DeviceDoc(id=str(each), model=doc.gpu_model, memory=doc.gpu_memory) for each in range(doc.gpus or 0))
     else:
         _no_twice((*place, "devices"), [each.id for each in listed], faults, "id")
     devices = [Device(at, each.id, each.model, each.memory, labels=dict(each.labels)) for at, each in enumerate(listed)]
@@ -254,7 +251,7 @@ def _tasks(
     if devices and state not in STANDING:
         faults.append(Fault((*where, "devices"), f"a {state} task is on no device"))
     if devices and entry.count > 1:
-        faults.append(Fault((*where, "devices"), f"names the devices of one task, but there are {entry.count}: write them singly"))
+        faults.append(Fault((*where, "devices"), f"names the devices of one task, there are {entry.count}: write them singly"))
     if group is None:
         return []
     number = nodes[node].number if node in nodes else None
@@ -300,9 +297,8 @@ def _group(
     if sub_group is not None and sub_group not in groups:
         faults.append(Fault((*where, "sub_group"), f"no sub-group {sub_group!r}; {there_are(sub_group, groups)}"))
     allowed = _either(doc, entry, "nodes") or ()
-    for name in allowed:
-        if name not in nodes:
-            faults.append(Fault((*where, "nodes"), f"no node {name!r}; {there_are(name, nodes)}"))
+    strangers = [name for name in allowed if name not in nodes]
+    faults += [Fault((*where, "nodes"), f"no node {name!r}; {there_are(name, nodes)}") for name in strangers]
     if len(faults) > before:
         return None
     return TaskGroup(

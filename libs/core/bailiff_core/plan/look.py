@@ -102,9 +102,7 @@ def number(value: Fraction | int) -> Number:
 # --- a round
 
 
-def round_report(
-    pool: Pool, names: Names, which: int, before: Where, since: int, made: Sequence[tuple[int, Decision]]
-) -> Round:
+def round_report(pool: Pool, names: Names, which: int, before: Where, since: int, made: Sequence[tuple[int, Decision]]) -> Round:
     """What the pass that began after the record `since` has done."""
     after = everybody(pool, names, since, before)
     tasks = tuple(

@@ -26,8 +26,7 @@ class Planning:
         layout = lay_out(snapshot)
         self.pool: Pool = build(snapshot, layout)
         self.names: dict[str, list[str]] = {
-            job.doc.name: [task.name or f"{job.doc.name}-{index}" for index, task in enumerate(job.tasks)]
-            for job in layout.jobs
+            job.doc.name: [task.name or f"{job.doc.name}-{index}" for index, task in enumerate(job.tasks)] for job in layout.jobs
         }
         self.policy: Policy = layout.policy
         self.rounds: list[Round] = []
@@ -44,7 +43,9 @@ class Planning:
         before = everybody(self.pool, self.names, since, self._last)
         made = one_pass(self.pool, stale="stale-gang" in verbs)
         found = round_report(self.pool, self.names, len(self.rounds) + 1, before, since, made)
-        self._last = {job: [line.after for line in found.tasks if line.job == job] for job in self.names}
+        self._last = {}
+        for line in found.tasks:
+            self._last.setdefault(line.job, []).append(line.after)
         self.rounds.append(found)
         self._goes_on = True
         return found

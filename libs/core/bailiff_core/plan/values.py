@@ -160,9 +160,7 @@ Part = Annotated[
 MemoryPart = Annotated[
     Portion,
     BeforeValidator(parse_gpu_memory),
-    _written(
-        {"type": "integer", "minimum": 1, "description": "bytes"}, {"type": "string", "examples": ["4GiB", "4GiB x 2"]}
-    ),
+    _written({"type": "integer", "minimum": 1, "description": "bytes"}, {"type": "string", "examples": ["4GiB", "4GiB x 2"]}),
 ]
 Moment = Annotated[
     Integer,

@@ -67,9 +67,7 @@ def _until_at_rest(pool: Pool) -> list[Decision]:
         if pool.selection is None:
             break
         answers = select_batch(pool, pool.selection.requests, pool.rules.preemption.search_steps)
-        proposal = facts.ProposalReceived(
-            number=pool.selection.number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers)
-        )
+        proposal = facts.ProposalReceived(number=pool.selection.number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers))
         happens(pool, proposal, close=False)
         made += decide(pool)
     return made
