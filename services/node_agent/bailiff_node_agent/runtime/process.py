@@ -290,9 +290,10 @@ class ProcessRuntime:
         marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
         roots = [process for process in processes if marks <= _environment(process.pid)]
         if running and running["boot_id"] == supervisor.boot_id():
-            main = (running["pid"], running["started"])
-            if any(process[:2] == main for process in processes):
-                roots += [process for process in processes if process.session == running["pid"]]
+            # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
+            pid, started = running["pid"], running["started"]
+            if not any(process.pid == pid and process.started != started for process in processes):
+                roots += [process for process in processes if process.session == pid and process.started >= started]
         children = supervisor.descendants({process.pid for process in roots}, processes)
         return sorted({*roots, *children})
 

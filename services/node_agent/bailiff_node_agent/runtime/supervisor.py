@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 LEFTOVER_GRACE_S = 2.0
 LEASE_LOOK_S = 5.0  # at most so long between two looks: the clock of waits does not count suspended time
 LEASE_OVER = "the agent was not heard for longer than the node's lease"
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Process(NamedTuple):
@@ -199,6 +199,8 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # A main process that nobody supervises would outlive the lease, where no agent is left to find it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if lease.is_over():
             os.write(writer, LEASE_OVER.encode())
             os.kill(os.getpid(), signal.SIGKILL)
