@@ -20,7 +20,7 @@ import pytest
 from tests.system import POLICY, System, Watch, processes_of
 
 from bailiff_core.model.policy import NodeRules
-from bailiff_core.records.decisions import JobRequeued, JobStartOrdered
+from bailiff_core.records.decisions import JobPlaced, JobRequeued
 from bailiff_core.records.facts import (
     NodeJoined,
     NodeLost,
@@ -202,7 +202,7 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
         # Nobody reads the command to start this one: its node's agent is stopped.
         short.signal(struck.agent, signal.SIGSTOP)
         await pool.submit("told-in-vain")
-        await pool.record(JobStartOrdered, job="told-in-vain")
+        await pool.record(JobPlaced, job="told-in-vain")
         await pool.record(NodeLost, node=struck.node)
         struck.was_gone_before_it_was_lost()
         assert struck.pids() == []
