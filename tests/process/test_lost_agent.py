@@ -210,9 +210,10 @@ async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_ha
         await struck.runs_again()
         await pool.until_running("told-in-vain")
 
-        before = pool.pool.seq
+        before, known = pool.pool.seq, {node.incarnation for node in pool.pool.nodes.values()}
         short.signal(struck.agent, signal.SIGCONT)
         joined = await struck.joins(before)
+        assert joined.incarnation not in known
         # A later command is obeyed, so the earlier ones have been read and refused.
         await pool.submit("after", gpus=4)
         await pool.until_running("after")
