@@ -207,13 +207,12 @@ class OpenRequest:
 
 @dataclass(slots=True)
 class Selection:
-    """The one batch of preemption requests that is out. `idle` is the room that was idle when it was opened, by node."""
+    """The one batch of preemption requests that is out."""
 
     number: int
     opened_seq: int
     deadline: int | None
     requests: list[OpenRequest]
-    idle: dict[int, Room]
 
 
 @dataclass(slots=True)
@@ -249,13 +248,13 @@ class Pool:
 
     queue: jobs that lack tasks, by priority, age and id; `queue/order.py` has the order in which they are tried.
     untried: those of them that allocate has to look at. active: jobs that hold or are promised room. reserved, starting,
-    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
-    ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
+    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts are ordered
+    sets). ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
-    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
+    empty_rooms: on which that is tried. stale_nodes, stale_jobs: what changed since `scene` was last brought up to date
+    (`scene.py`); stale_times: the same for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
     run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
     applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
@@ -304,6 +303,7 @@ class Pool:
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
+    empty_rooms: Any = field(default=None, compare=False, repr=False)
     stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     agenda: Any = field(default=None, compare=False, repr=False)
 

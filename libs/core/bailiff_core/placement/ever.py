@@ -30,7 +30,11 @@ def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
     if shape not in pool.ever_fits:
         if len(pool.ever_fits) >= SHAPES_KEPT:
             pool.ever_fits.clear()
-        found = place_unit(Rooms.when_empty(pool), unit, Budget(STEPS))
+        if pool.empty_rooms is None:
+            pool.empty_rooms = Rooms.when_empty(pool)
+        mark = pool.empty_rooms.mark()
+        found = place_unit(pool.empty_rooms, unit, Budget(STEPS))
+        pool.empty_rooms.rollback(mark)
         why = found.why if isinstance(found, NoFit) and found.kind == "impossible" else None
         pool.ever_fits[shape] = f"even on the empty pool: {why}" if why is not None else ""
     return pool.ever_fits[shape] or None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from .need import Need
 from .rooms import NodeRoom, slots_for
 
-
 FINENESS = 10**9
 
 

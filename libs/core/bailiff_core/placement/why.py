@@ -4,6 +4,8 @@ from .need import Need
 from .packing import Where, capacity
 from .rooms import NodeRoom, Rooms
 
+NEEDS_KEPT = 1_000
+
 
 def why_not(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -> str | None:
     """A reason that holds whatever the packing: one kind of task lacks room by itself, or the sums do not add up."""
@@ -29,13 +31,24 @@ def _sums(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
 
 
 def _one_need(rooms: Rooms, need: Need, count: int, places: int) -> str:
-    if need.gpus and need.gpus == max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0):
+    most, unsuited = _remarks(rooms, need)
+    if need.gpus and need.gpus == most:
         wants = f"{_many(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
         has = "none has them" if not places else f"{places} {'has' if places == 1 else 'have'} them"
     else:
         wants = f"room for {_many(count, 'task')} of {need}{' each' if count > 1 else ''}"
         has = "there is none" if not places else f"there is room for {places}"
-    return "; ".join([f"needs {wants}, {has}", *_unsuited(rooms, need)])
+    return "; ".join([f"needs {wants}, {has}", *unsuited])
+
+
+def _remarks(rooms: Rooms, need: Need) -> tuple[int, list[str]]:
+    """The most GPUs of a node that suits, and why others do not; kept while the nodes stay as they are."""
+    if need not in rooms.remarks:
+        if len(rooms.remarks) >= NEEDS_KEPT:
+            rooms.remarks.clear()
+        most = max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0)
+        rooms.remarks[need] = most, _unsuited(rooms, need)
+    return rooms.remarks[need]
 
 
 def _free(need: Need) -> str:

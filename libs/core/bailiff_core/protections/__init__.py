@@ -62,6 +62,11 @@ class Shields:
             else:
                 self._tests.append((rule.name, test))
 
+    @property
+    def by_group(self) -> bool:
+        """Whether no rule is on that could tell jobs of one group apart; units of one job it may."""
+        return all(isinstance(test, Groups) or name == already_leaving.NAME for name, test in self._tests)
+
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first rule that shields the unit, or `None`: it may be taken."""
         for name, test in self._tests:

@@ -44,14 +44,16 @@ class Part:
 
 
 class Slots:
-    """What evicting costs for tasks of one need. `single`: every node is a part of its own."""
+    """What evicting costs for tasks of one need. `single`: every node is a part of its own. suited: only these nodes."""
 
-    def __init__(self, rooms: Rooms, need: Need, candidates: Field, *, single: bool) -> None:
+    def __init__(
+        self, rooms: Rooms, need: Need, candidates: Field, *, single: bool, suited: dict[NodeRoom, int] | None = None
+    ) -> None:
         self.rooms = rooms
         self.need = need
         self.candidates = candidates
         self.single = single
-        self.suited = dict(rooms.suited(need))
+        self.suited = dict(rooms.suited(need)) if suited is None else suited
         self.parts = self._parts()
         self._part_of = {node.number: part for part in self.parts for node in part.nodes}
         self._stale: dict[int, None] = {}
