@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Standing = list[tuple["NodeRoom", Room]]
 FootingKey = tuple[str, int, tuple[int, ...]]
+SuitedKey = tuple[Kind, tuple[str, ...], int, int]
 SUITED_KEPT = 64
 CHANGES_KEPT = 100_000
 
@@ -85,6 +86,7 @@ class NodeRoom:
 class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
+    remarks: for refusals, what is true of a need while nodes stay as they are (why.py).
     changed: every node that changed, in order, for the `indices` and `domains` that are kept on these rooms (index.py,
     domains.py). labels: of all nodes, also of those that take no tasks now.
     """
@@ -101,7 +103,8 @@ class Rooms:
         self._footings_on: dict[int, dict[FootingKey, None]] = {}
         self._by_name: dict[str, NodeRoom] | None = None
         self._largest: int | None = None
-        self._suited: dict[tuple[Kind, tuple[str, ...], int, int], list[tuple[NodeRoom, int]]] = {}
+        self.remarks: dict[SuitedKey, tuple[int, list[str]]] = {}
+        self._suited: dict[SuitedKey, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
     def of(cls, pool: Pool, held_back: Mapping[int, Room] | None = None) -> "Rooms":
@@ -145,6 +148,7 @@ class Rooms:
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
         self._suited.clear()
+        self.remarks.clear()
         self._by_name = self._largest = None
         if known is not None:
             known.gone = True
