@@ -61,7 +61,7 @@ class Index:
             else:
                 yield from (offer for offer in found if offer)
 
-        for node in list(self._sharing) if need.shared else ():
+        for node in sorted(self._sharing, key=lambda node: node.name) if need.shared else ():
             room, suited_here = node.later if later else node.now(), self._suited[node]
             if (room.devices & suited_here).bit_count() < need.devices:
                 offer = offer_of(need, node, suited_here, later=later)
