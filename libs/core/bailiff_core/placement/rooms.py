@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .domains import Domains
     from .gang import GangPlace
     from .index import Index
-    from .slots import Slots
 
 Standing = list[tuple["NodeRoom", Room]]
 FootingKey = tuple[str, int, tuple[int, ...]]
@@ -88,8 +87,8 @@ class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
     remarks: for refusals, what is true of a need while nodes stay as they are (why.py).
-    changed: every node that changed, in order, for the `indices`, `domains` and `slots` that are kept on these rooms (index.py,
-    domains.py, slots.py). labels: of all nodes, also of those that take no tasks now. empty: the same pool without any task.
+    changed: every node that changed, in order, for the `indices` and `domains` that are kept on these rooms (index.py,
+    domains.py). labels: of all nodes, also of those that take no tasks now. empty: the same pool without any task.
     """
 
     def __init__(self, nodes: Iterable[NodeRoom], pool: Pool) -> None:
@@ -103,7 +102,6 @@ class Rooms:
         self._footings: dict[FootingKey, Standing] = {}
         self._footings_on: dict[int, dict[FootingKey, None]] = {}
         self.empty: Rooms | None = None
-        self.slots: dict[Need, Slots] = {}
         self._by_name: dict[str, NodeRoom] | None = None
         self._largest: int | None = None
         self.remarks: dict[SuitedKey, tuple[int, list[str]]] = {}
@@ -147,7 +145,6 @@ class Rooms:
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
         self._suited.clear()
         self.remarks.clear()
-        self.slots.clear()
         self._by_name = self._largest = None
         if known is not None:
             known.gone = True
@@ -162,7 +159,7 @@ class Rooms:
     def _forget_changes(self) -> None:
         """All indices have seen the changes, so that the list does not grow for ever."""
         if len(self.changed) > CHANGES_KEPT:
-            kept: list[Index | Domains | Slots] = [*self.indices.values(), *self.domains.values(), *self.slots.values()]
+            kept: list[Index | Domains] = [*self.indices.values(), *self.domains.values()]
             for view in kept:
                 view.refresh()
                 view.seen = 0
