@@ -31,7 +31,9 @@ def random_world(random: Random, verb: str) -> tuple[Sketch, Job]:
         if len(sketch.pool.jobs) < 7:
             _job_somewhere(random, sketch, f"j{number}", names)
     groups = [_group(random, most=3) for _ in range(random.choice((1, 1, 1, 2)))]
-    asker = sketch.job("asker", *groups, priority=random.choice((50, 75)), preemptible=verb == "consolidate" or random.random() < 0.8)
+    asker = sketch.job(
+        "asker", *groups, priority=random.choice((50, 75)), preemptible=verb == "consolidate" or random.random() < 0.8
+    )
     asker.project = random.choice(names) if names else ""
     total = sum(entry.count for entry in groups)
     if total > 1 and random.random() < 0.3:

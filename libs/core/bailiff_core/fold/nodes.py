@@ -5,7 +5,7 @@ from bailiff_core.records import facts
 
 from .log import remember
 from .register import folds
-from .room import forget_what_fits, recount_shares
+from .room import recount_shares
 from .tasks import task_gone
 
 
@@ -62,7 +62,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     if node.held.shares or node.reserved.shares:
         recount_shares(pool, node)
     pool.node_numbers[fact.node] = fact.number
-    forget_what_fits(pool)
+    pool.ever_fits.clear()
     pool.stale_nodes[fact.number] = None
     _speaks(pool, fact.node)
 
@@ -97,7 +97,7 @@ def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
     """Nothing new is placed there; what runs is believed to run. Whoever is first in the queue may wait for other room now."""
     pool.room_grew = True
     pool.nodes[pool.node_numbers[fact.node]].state = "unreachable"
-    forget_what_fits(pool)
+    pool.ever_fits.clear()
     pool.stale_nodes[pool.node_numbers[fact.node]] = None
 
 
@@ -105,7 +105,7 @@ def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
 def node_reachable(pool: Pool, fact: facts.NodeReachable) -> None:
     """It takes work again."""
     pool.nodes[pool.node_numbers[fact.node]].state = "ready"
-    forget_what_fits(pool)
+    pool.ever_fits.clear()
     pool.stale_nodes[pool.node_numbers[fact.node]] = None
     _speaks(pool, fact.node)
 
@@ -124,7 +124,7 @@ def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
     pool.room_grew = True
     number = pool.node_numbers[fact.node]
     pool.nodes[number].state = "lost"
-    forget_what_fits(pool)
+    pool.ever_fits.clear()
     pool.stale_nodes[number] = None
     for job in pool.active_jobs():
         for task in job.tasks:
@@ -140,4 +140,4 @@ def reports_stale(pool: Pool, fact: facts.ReportsStale) -> None:
     for name in fact.nodes:
         pool.nodes[pool.node_numbers[name]].state = "unreachable"
         pool.stale_nodes[pool.node_numbers[name]] = None
-    forget_what_fits(pool)
+    pool.ever_fits.clear()

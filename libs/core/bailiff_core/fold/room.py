@@ -74,12 +74,6 @@ def is_leaving(job: Job, task: Task) -> bool:
     return task.state == "exited" or any(eviction.spare_seq is None for eviction in evictions)
 
 
-def forget_what_fits(pool: Pool) -> None:
-    """Nodes, or the rules of placement, are others now."""
-    pool.ever_fits.clear()
-    pool.empty_rooms = None
-
-
 # --- indices
 
 

@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
 _CACHES = {"touched", "room_grew", "unplaceable", "untried", "ever_fits"} | {
-    "stale_nodes", "stale_jobs", "scene", "empty_rooms", "stale_times", "agenda",
+    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda",
 }  # fmt: skip
 
 

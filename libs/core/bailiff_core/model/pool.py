@@ -253,8 +253,8 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
-    empty_rooms: on which that is tried. stale_nodes, stale_jobs: what changed since `scene` was last brought up to date
-    (`scene.py`); stale_times: the same for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
+    stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
+    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
     run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
     applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
@@ -303,7 +303,6 @@ class Pool:
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
-    empty_rooms: Any = field(default=None, compare=False, repr=False)
     stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     agenda: Any = field(default=None, compare=False, repr=False)
 

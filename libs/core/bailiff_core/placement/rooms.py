@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Standing = list[tuple["NodeRoom", Room]]
 FootingKey = tuple[str, int, tuple[int, ...]]
+SuitedKey = tuple[Kind, tuple[str, ...], int, int]
 SUITED_KEPT = 64
 CHANGES_KEPT = 100_000
 
@@ -86,8 +87,9 @@ class NodeRoom:
 class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
+    remarks: for refusals, what is true of a need while nodes stay as they are (why.py).
     changed: every node that changed, in order, for the `indices` and `domains` that are kept on these rooms (index.py,
-    domains.py). labels: of all nodes, also of those that take no tasks now.
+    domains.py). labels: of all nodes, also of those that take no tasks now. empty: the same pool without any task.
     """
 
     def __init__(self, nodes: Iterable[NodeRoom], pool: Pool) -> None:
@@ -100,16 +102,17 @@ class Rooms:
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
         self._footings: dict[FootingKey, Standing] = {}
         self._footings_on: dict[int, dict[FootingKey, None]] = {}
+        self.empty: Rooms | None = None
         self._by_name: dict[str, NodeRoom] | None = None
         self._largest: int | None = None
-        self.remarks: dict[Need, tuple[int, list[str]]] = {}
+        self.remarks: dict[SuitedKey, tuple[int, list[str]]] = {}
         self.tallies: dict[int, Tally] = {}
-        self._suited: dict[tuple[Kind, tuple[str, ...], int, int], list[tuple[NodeRoom, int]]] = {}
+        self._suited: dict[SuitedKey, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
     def of(cls, pool: Pool) -> "Rooms":
         """What is free on the ready nodes."""
-        return cls([_node_room(node) for node in pool.nodes.values() if node.state == "ready"], pool)
+        return cls((_node_room(node) for node in pool.nodes.values() if node.state == "ready"), pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
