@@ -9,9 +9,10 @@ from .rooms import Rooms
 
 
 def fits_without_evictions(pool: Pool, job: Job) -> bool:
-    """Whether what of a gang waits on a reservation could start at once on room that nobody holds or is promised."""
+    """Whether what the job has reserved could start at once on room that nobody holds or is promised."""
     rooms = Rooms.of(pool)
-    unit = Unit(job, tuple(task.index for task in job.tasks if task.state == "reserved"), core=job.phase == "reserved")
+    promised = tuple(task.index for task in job.tasks if task.state == "reserved")
+    unit = Unit(job, promised, core=job.phase == "reserved")
     rooms.evict(unit)
     place = place_unit(rooms, unit, Budget(pool.rules.preemption.search_steps))
     return isinstance(place, GangPlace) and not place.later
