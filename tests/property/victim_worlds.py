@@ -286,7 +286,7 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
     if used(pool, mine[0], {}) + asked > share.get(mine[0], 0):
         return False
 
-    def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:  # noqa: ARG001
+    def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         theirs = above(pool, job.project)
         if theirs[0] == mine[0]:
             return False
