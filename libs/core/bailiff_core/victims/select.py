@@ -86,10 +86,10 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
             return _refused(answer, "gave-up", found.why, explanation)
         would_need = found.why or what_it_would_take(scene, unit, field, terms)
         return _refused(answer, "impossible", would_need, explanation)
-    return _agreed(batch, answer, unit, field, budget, found)
+    return _agreed(batch, answer, unit, field, terms, budget, found)
 
 
-def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, budget: Budget, found: Found) -> Answer:
+def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms, budget: Budget, found: Found) -> Answer:
     """The chosen set, its asker's place, and where those go who may go on elsewhere."""
     scene = batch.scene
     assert found.steps is not None
@@ -103,7 +103,8 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, budget: Budg
         place = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
         if isinstance(place, NoFit):
             return _refused(answer, "gave-up", place.why, _explanation(field, budget, found))
-        moved = find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
+        # Whoever had to leave for the sake of a limit would only come back above it.
+        moved = {} if terms.limited else find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
     return answer.model_copy(
         update={
             "victims": tuple(choices(found.steps, moved)),
