@@ -122,3 +122,65 @@ def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell,
     assert story.job("borrower").phase == "pending"
     story.wait(1)
     story.expect("JobPlaced", job="borrower")
+
+
+# --- backfill
+
+
+def half_full(tell, **parts):
+    """Four GPUs run for an hour by their limit, four are free, and a gang of eight waits."""
+    story = tell(rules(**parts))
+    story.node("n1")
+    story.runs("short", gpus=4, run_time_limit=60 * MINUTE)
+    story.submit("gang", gpus=8, cls="build")
+    return story
+
+
+def test_with_reserve_a_small_job_passes_only_where_it_cannot_delay_the_gang(tell):
+    story = half_full(tell, preemption={"verbs": ["allocate"]})
+    story.submit("endless", gpus=1)
+    assert story.expect("JobWaits", job="endless").reason == "it would delay gang, which is first in the queue"
+    story.submit("too-long", gpus=1, run_time_limit=60 * MINUTE + 1)
+    assert story.job("too-long").phase == "pending"
+    story.runs("quick", gpus=1, run_time_limit=60 * MINUTE)
+    story.ends("quick", after=30 * MINUTE)
+    story.ends("short")
+    story.expect("JobPlaced", job="gang", reserved=False)
+
+
+def test_with_greedy_whatever_fits_starts(tell):
+    story = half_full(tell, preemption={"verbs": ["allocate"]}, backfill="greedy")
+    story.submit("endless", gpus=1)
+    story.expect("JobPlaced", job="endless")
+
+
+def test_a_gang_that_has_timed_out_lets_others_pass_where_the_policy_says_so(tell):
+    late = {"schedule_timeout": {"after": "5m", "then": "pass"}}
+    story = half_full(tell, preemption={"verbs": ["allocate"]}, protections=late)
+    story.submit("endless", gpus=1)
+    story.wait(5 * MINUTE)
+    story.expect("ScheduleTimedOut", job="gang")
+    story.expect("JobPlaced", job="endless")
+
+
+def test_a_gang_does_not_starve_under_an_endless_stream_of_small_jobs(tell):
+    story = tell(rules(preemption={"verbs": ["allocate"]}))
+    for name in ("n1", "n2"):
+        story.node(name)
+    ends: list[tuple[int, str]] = []
+    for minute in range(60):
+        story.submit(f"s{minute}", gpus=2, after=MINUTE)
+        if minute == 20:
+            story.submit("gang", gpus=8, tasks=2)
+        for end, name in ends:
+            if end == minute:
+                story.ends(name)
+        ends = [(end, name) for end, name in ends if end > minute]
+        for job in list(story.pool.jobs.values()):
+            if job.phase == "starting":
+                story.started(job.id)
+                ends.append((minute + 7, job.id))
+        if story.job("gang").phase == "running" if minute >= 20 else False:
+            break
+    assert story.job("gang").phase == "running"
+    assert minute <= 28, "it waited for nobody who came after it"
