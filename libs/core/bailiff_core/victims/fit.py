@@ -6,7 +6,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
-from bailiff_core.placement.ranking import ranking
+from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 
 from .candidates import Step
@@ -175,4 +175,4 @@ def slot_need(unit: Unit) -> tuple[Need, int] | None:
 
 def surely_not(rooms: Rooms, unit: Unit) -> bool:
     """Whether some of the unit's tasks lack room by themselves: a quick no, without a reason."""
-    return any(ranking(rooms, need, later=True).places < len(indices) for need, indices in needs_of_unit(unit).items())
+    return not all(has_room(rooms, need, len(indices), ANYWHERE, later=True) for need, indices in needs_of_unit(unit).items())
