@@ -105,14 +105,13 @@ class Together:
     """
 
     def __init__(self, pool: Pool, verb: Verb, asker: Job, earlier: Sequence[Unit] = ()) -> None:
-        self._pool = pool
-        self._earlier = earlier
+        self._budgets = budget.Groups(pool, earlier)
         self._quotas = quota_shields.Quotas.of(pool, verb, asker)
-        self.on = bool(pool.rules.protections.budgets) or self._quotas is not None
+        self.on = bool(self._budgets.left) or self._quotas is not None
 
     def forbids(self, leaving: Sequence[Unit]) -> str | None:
         """Why these units, each allowed by itself, may not all leave; a sentence, or `None`."""
-        spent = budget.within(self._pool, [*self._earlier, *leaving])
+        spent = self._budgets.forbid(leaving)
         return spent if spent is not None or self._quotas is None else self._quotas.forbid(leaving)
 
 
