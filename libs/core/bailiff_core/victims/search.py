@@ -129,7 +129,8 @@ class Search:
             if moving.steps is not None:
                 moving.proven = moving.proven and found.proven
                 return moving
-            found.proven = found.proven and moving.proven
+            if found.proven and not moving.proven:
+                return moving
         return found
 
     def _permitted(self) -> list[Chain]:
