@@ -189,8 +189,15 @@ class Writer:
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
-        lease = self._pool.rules.nodes.lease
-        return Fence(node=name, incarnation=node.incarnation, sender="admission", sender_epoch=self._pool.epoch, lease=lease)
+        rules = self._pool.rules.nodes
+        return Fence(
+            node=name,
+            incarnation=node.incarnation,
+            sender="admission",
+            sender_epoch=self._pool.epoch,
+            lease=rules.lease,
+            lost_margin=rules.lost_margin,
+        )
 
     # --- turns
 

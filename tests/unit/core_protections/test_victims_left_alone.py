@@ -168,7 +168,9 @@ def test_min_runtime_against_preempt_is_the_nearest_one_above_the_victim():
         {"name": "vision", "parent": "lab"},
         {"name": "speech", "parent": "lab", "min_runtime": {"preempt": "0s"}},
     ]
-    bench = Bench(projects=projects, preemption={"scope": "pool", "quota_shields": False}, protections={"min_runtime": {"preempt": "1h"}})
+    bench = Bench(
+        projects=projects, preemption={"scope": "pool", "quota_shields": False}, protections={"min_runtime": {"preempt": "1h"}}
+    )
     ages = {"vision": 30 * MINUTE, "speech": 0, "unknown": HOUR}
     for project, least in ages.items():
         job = bench.running(f"old-{project}", age=least, project=project)

@@ -48,54 +48,44 @@ class Shields:
     """The rules that are on for one asker under one verb: made once, asked for each unit."""
 
     def __init__(self, pool: Pool, verb: Verb, asker: Job) -> None:
-        self._tests: list[Named | Groups] = []
+        self._tests: list[tuple[str, Shield | Groups]] = []
         for rule in RULES:
             test = rule.shield(pool, verb, asker)
             if test is None:
                 continue
-            if not rule.by_group:
-                self._tests.append(Named(rule.name, test))
-            elif self._tests and isinstance(self._tests[-1], Groups):
-                self._tests[-1].rules.append(Named(rule.name, test))
+            if rule.by_group:
+                last = self._tests[-1][1] if self._tests else None
+                if isinstance(last, Groups):
+                    last.rules.append((rule.name, test))
+                else:
+                    self._tests.append(("", Groups([(rule.name, test)])))
             else:
-                self._tests.append(Groups(Named(rule.name, test)))
+                self._tests.append((rule.name, test))
 
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first rule that shields the unit, or `None`: it may be taken."""
-        for test in self._tests:
-            name = test.excluded_by(unit)
-            if name is not None:
-                return name
+        for name, test in self._tests:
+            found = test(unit)
+            if found:
+                return name or str(found)
         return None
-
-
-class Named:
-    """One rule's test."""
-
-    def __init__(self, name: str, test: Shield) -> None:
-        self._name = name
-        self._test = test
-
-    def excluded_by(self, unit: Unit) -> str | None:
-        """The rule's name, if it shields the unit."""
-        return self._name if self._test(unit) else None
 
 
 class Groups:
     """Rules that cannot tell jobs of one group apart: each group is tested once."""
 
-    def __init__(self, first: Named) -> None:
-        self.rules = [first]
-        self._known: dict[tuple[str, int, str, bool], str | None] = {}
+    def __init__(self, rules: list[tuple[str, Shield]]) -> None:
+        self.rules = rules
+        self._known: dict[tuple[str, int, str, bool], str] = {}
 
-    def excluded_by(self, unit: Unit) -> str | None:
-        """The first of the rules that shields the unit's group."""
+    def __call__(self, unit: Unit) -> str:
+        """The first of the rules that shields the unit's group; empty: none does."""
         job = unit.job
         group = (job.phase, job.priority, job.project, job.preemptible)
-        if group not in self._known:
-            names = (rule.excluded_by(unit) for rule in self.rules)
-            self._known[group] = next((name for name in names if name is not None), None)
-        return self._known[group]
+        found = self._known.get(group)
+        if found is None:
+            found = self._known[group] = next((name for name, test in self.rules if test(unit)), "")
+        return found
 
 
 def excluded_by(pool: Pool, verb: Verb, asker: Job, unit: Unit) -> str | None:

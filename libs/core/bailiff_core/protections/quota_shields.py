@@ -18,6 +18,7 @@ from bailiff_core.queue.usage import Usage
 from .rule import Shield
 
 NAME = "quota-shields"
+NO_EXCESS = (False, False, False)
 
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
@@ -95,7 +96,7 @@ def _excess(allocated: Amounts, quota: Amounts) -> tuple[bool, ...]:
 
 def _touches(excess: tuple[bool, ...], unit: Unit) -> bool:
     """Whether the unit uses something of which there is more than enough."""
-    return any(
+    return excess != NO_EXCESS and any(
         (excess[0] and (group.gpu_milli or group.gpu_share_milli or group.gpu_share_bytes))
         or (excess[1] and group.cpu_milli)
         or (excess[2] and group.memory_bytes)
