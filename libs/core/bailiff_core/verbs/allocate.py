@@ -143,8 +143,9 @@ def behind_selection(pool: Pool, job: Job) -> bool:
 
 def _placed(pool: Pool, unit: Unit, place: GangPlace) -> Decision:
     job = unit.job
-    expires = pool.now + pool.rules.preemption.reservation_expiry if place.later else None
+    waits = place.later or job.phase == "reserved"
+    expires = pool.now + pool.rules.preemption.reservation_expiry if waits else None
     shares = to_shares(place)
     if job.phase != "pending":
-        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=place.later, expires=expires)
-    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=place.later, expires=expires)
+        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=waits, expires=expires)
+    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=waits, expires=expires)
