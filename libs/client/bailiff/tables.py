@@ -296,8 +296,8 @@ def _numbers(devices: Sequence[int]) -> str:
 # --- projects
 
 
-def projects(rows: Sequence[ProjectRow], *, wide: bool = False) -> RenderableType:
-    """`bailiff project list`."""
+def projects(rows: Sequence[ProjectRow], *, wide: bool = False, flat: bool = False) -> RenderableType:
+    """`bailiff project list`. flat: without the tree."""
     if not rows:
         return Text("No projects: everybody shares the pool. Make one: bailiff project create NAME --gpus 4", "dim")
     more = ["CPU", "MEMORY"] if wide else []
@@ -312,7 +312,7 @@ def projects(rows: Sequence[ProjectRow], *, wide: bool = False) -> RenderableTyp
             _of(used["memory_bytes"], quota["memory_bytes"], memory_text),
         ]
         made.add_row(
-            text("  " * row["depth"] + row["project"], "bold"),
+            text(("" if flat else "  " * row["depth"]) + row["project"], "bold"),
             Text(row["standing"], "yellow" if over else ""),
             *(cells if wide else []),
             _bound(row["fair_share"]["gpu_milli"], thousandths_text),
@@ -347,7 +347,7 @@ def project(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_pending']} pending")
     parts: list[RenderableType] = [text(row["project"], "bold"), _indented(facts)]
     if found["below"]:
-        parts += ["", _indented(projects([{**each, "depth": 0} for each in found["below"]]))]
+        parts += ["", _indented(projects(found["below"], flat=True))]
     if found["job_list"]:
         parts += ["", _indented(jobs(found["job_list"]))]
     return Group(*parts)

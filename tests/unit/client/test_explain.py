@@ -65,3 +65,13 @@ def test_an_exported_log_explains_itself(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     assert bailiff("explain", "train-8", "--file", str(file)).output == bailiff("explain", "train-8").output
+
+
+def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
+    found = json.loads(bailiff("explain", "train-8", "--all", "-o", "json").output)
+    assert [(row["job"], row["rule"], row["chosen"]) for row in found["candidates"]] == [
+        ("train-7", "", True),
+        ("train-8", "", True),
+    ]
+    lines = [line.split() for line in bailiff("explain", "#21", "--all").output.splitlines()]
+    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "taken"] in lines

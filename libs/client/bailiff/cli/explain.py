@@ -11,6 +11,7 @@ from bailiff import tables, walk
 from bailiff.eventline import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_core import explain as core
+from bailiff_core.considered import candidates
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
@@ -129,8 +130,6 @@ async def _candidates(session: Session, file: Path | None, found: Found) -> list
         apply(pool, record)
         if record.seq == proposal.data.computed_at:
             break
-    from bailiff_core.considered import candidates
-
     return [asdict(candidate) for candidate in candidates(pool, decision.data, proposal.data.answers)]
 
 
