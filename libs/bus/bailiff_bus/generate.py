@@ -119,7 +119,7 @@ class Event:
 @cache
 def generated() -> dict[str, str]:
     """All files by their path below the folder."""
-    schemas = {event.kind: _schema(event.kind, event.model) for event in _events()}
+    schemas = {event.kind: json_schema(event.kind, event.model) for event in _events()}
     files = {f"schemas/{name}.json": _json_text(schema) for name, schema in schemas.items()}
     files["asyncapi.yaml"] = _yaml_text(_asyncapi())
     files["README.md"] = _readme(schemas)
@@ -189,7 +189,7 @@ def _events_of(topic: Topic) -> Iterator[Event]:
 # --- JSON Schemas
 
 
-class _Schemas(GenerateJsonSchema):
+class Schemas(GenerateJsonSchema):
     """pydantic's schemas, and what a duration may be written as."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
@@ -200,8 +200,9 @@ class _Schemas(GenerateJsonSchema):
         return {"anyOf": [inner, {"type": "string", "pattern": DURATION_PATTERN}]}
 
 
-def _schema(name: str, model: type[BaseModel]) -> Json:
-    schema = model.model_json_schema(schema_generator=_Schemas)
+def json_schema(name: str, model: type[BaseModel], kind: type[Schemas] = Schemas, *, written: bool = False) -> Json:
+    """The model's JSON Schema under the name; `written`: of what the model writes, not of what it reads."""
+    schema = model.model_json_schema(schema_generator=kind, mode="serialization" if written else "validation")
     schema.pop("title", None)
     schema["description"] = inspect.cleandoc(model.__doc__ or "")
     head = {"$schema": DIALECT, "$id": f"urn:bailiff:{name}", "title": name}

@@ -7,6 +7,7 @@ import yaml
 
 Place = tuple[int | str, ...]
 Lines = dict[Place, int]
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class UnreadableFile(Exception):
@@ -15,19 +16,23 @@ class UnreadableFile(Exception):
 
 def read_yaml(path: Path) -> tuple[Any, Lines]:
     """What the file holds, and the line of every place in it. Raises `UnreadableFile`."""
-    text = read_text(path)
+    return parse_yaml(read_text(path), str(path))
+
+
+def parse_yaml(text: str, name: str) -> tuple[Any, Lines]:
+    """What the text holds, and the line of every place in it; errors call it `name`. Raises `UnreadableFile`."""
     lines: Lines = {}
     try:
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        tree = yaml.compose(text, Loader=LOADER)
         if tree is not None:
-            _note_lines(tree, (), lines, path)
-        return yaml.safe_load(text), lines
+            _note_lines(tree, (), lines, name)
+        return yaml.load(text, Loader=LOADER), lines  # noqa: S506 - both are safe loaders
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        where = f"{name}:{mark.line + 1}" if mark else name
         raise UnreadableFile(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
     except (ValueError, RecursionError):
-        raise UnreadableFile(f"{path}: not YAML that can be read") from None
+        raise UnreadableFile(f"{name}: not YAML that can be read") from None
 
 
 def read_text(path: Path) -> str:
@@ -40,7 +45,7 @@ def read_text(path: Path) -> str:
         raise UnreadableFile(f"{path}: is not UTF-8") from None
 
 
-def _note_lines(node: yaml.Node, place: Place, lines: Lines, file: Path) -> None:
+def _note_lines(node: yaml.Node, place: Place, lines: Lines, file: str) -> None:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):

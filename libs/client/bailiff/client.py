@@ -16,7 +16,6 @@ from typing import Any, Self
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.identity import sign
-from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, Entry
 from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
@@ -90,8 +89,12 @@ class Client:
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
         """A client of the Kafka that the settings name. It connects on first use."""
         told = settings or load_settings(ClientSettings)
+        if bus is None:
+            from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
+
+            bus = KafkaBus(told.kafka)
         return cls(
-            bus or KafkaBus(told.kafka),
+            bus,
             source=told.source,
             actor=told.actor,
             private_key=read_key(told.key) if told.key is not None else None,

@@ -4,8 +4,10 @@ The contract ignores fields that it does not know, so that they can be added lat
 ignored, so here they are faults.
 """
 
+import difflib
 import json
 import typing
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,17 @@ from pydantic.fields import FieldInfo
 
 from bailiff_bus.complaints import complaints
 from bailiff_bus.yamlfile import Place
+from bailiff_core.model.amounts import Bounds
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
+from bailiff_core.plan.layout import tree_faults
 
 from .friendly import read_yaml
 from .problem import ExitCode, Problem
 
 ADVICE = "a policy to begin with: bailiff policy show -o yaml"
+Faults = list[tuple[Place, str]]
+ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory")}
 
 
 def read_policy(path: Path) -> Policy:
@@ -29,17 +35,46 @@ def read_policy(path: Path) -> Policy:
     if isinstance(value, dict) and isinstance(value.get("policy"), dict) and "priority_classes" not in value:
         value = value["policy"]  # as `policy show -o yaml` prints it
         lines = {place[1:]: line for place, line in lines.items() if place[:1] == ("policy",)}
-    faults = [(place, "no such field") for place in unknown_fields(Policy, value)]
+    policy, faults = policy_from(value)
+    if policy is None:
+        text = "\n".join(fault_lines(str(path), lines, faults, "policy"))
+        raise Problem(ExitCode.FOUND_WRONG, text, ADVICE)
+    return policy
+
+
+def policy_from(value: object) -> tuple[Policy | None, Faults]:
+    """The policy that these JSON values are, or every fault with its place."""
+    faults = unknown_fields(Policy, value)
+    trees = _tree_faults(value)
     try:
         policy = Policy.model_validate_json(json.dumps(value, default=str))
     except ValidationError as error:
-        faults += [(each["loc"], complaints([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
-    if faults:
-        text = "\n".join(
-            f"{path}:{_line(lines, place)}: {'.'.join(map(str, place)) or 'policy'}: {said}" for place, said in faults
-        )
-        raise Problem(ExitCode.FOUND_WRONG, text, ADVICE)
-    return policy
+        faults += trees + [fault for fault in faults_of(error) if fault[0] or not trees]
+        return None, [(place or (("priority_classes",) if "priority class" in said else ()), said) for place, said in faults]
+    return (None if faults else policy), faults
+
+
+def _tree_faults(value: object) -> Faults:
+    """Projects and topologies that do not hang together, each fault at its own line."""
+    found: Faults = []
+    for name in ("projects", "topologies"):
+        entries = value.get(name) if isinstance(value, dict) else None
+        if isinstance(entries, list) and all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in entries):
+            pairs = [(each["name"], each.get("parent")) for each in entries]
+            found += [(fault.place, fault.text) for fault in tree_faults(pairs, (name,))]
+    return found
+
+
+def faults_of(error: ValidationError) -> Faults:
+    """Each fault with its place: what was expected and what was found."""
+    return [(each["loc"], complaints([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
+
+
+def fault_lines(file: str, lines: Mapping[Place, int], faults: Iterable[tuple[Place, str]], whole: str) -> Iterator[str]:
+    """`policy.yaml:7: projects.0.parent: ...` for each fault, once, in the order of the file. whole: what the file is."""
+    told = dict.fromkeys((line_of(lines, place), ".".join(map(str, place)) or whole, said) for place, said in faults)
+    for line, field, said in sorted(told, key=lambda fault: fault[0]):
+        yield f"{file}:{line}: {field}: {said}"
 
 
 def policy_document(document: BaseModel) -> dict[str, Any]:
@@ -69,15 +104,17 @@ def _is_duration(field: FieldInfo) -> bool:
     return any(isinstance(rule, BeforeValidator) and rule.func is parse_duration for rule in rules)
 
 
-def unknown_fields(kind: type[BaseModel], value: object, place: Place = ()) -> list[Place]:
-    """The places of fields that the document, or one inside it, does not have."""
+def unknown_fields(kind: type[BaseModel], value: object, place: Place = ()) -> Faults:
+    """Fields that the document, or one inside it, does not have, each with the nearest that it has."""
     if not isinstance(value, dict):
         return []
-    found: list[Place] = []
+    found: Faults = []
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     for name, inner in value.items():
-        field = kind.model_fields.get(str(name))
+        field = fields.get(str(name))
         if field is None:
-            found.append((*place, str(name)))
+            if str(name) not in ALSO_WRITTEN.get(kind, ()):
+                found.append(((*place, str(name)), no_such_field(str(name), [*fields, *ALSO_WRITTEN.get(kind, ())])))
             continue
         inside = _document_in(field.annotation)
         if inside is not None:
@@ -87,13 +124,20 @@ def unknown_fields(kind: type[BaseModel], value: object, place: Place = ()) -> l
     return found
 
 
+def no_such_field(name: str, known: Iterable[str]) -> str:
+    """What may stand here instead."""
+    alike = difflib.get_close_matches(name, known := list(known), n=1)
+    return f"no such field; did you mean {alike[0]}?" if alike else f"no such field; there are {', '.join(known)}"
+
+
 def _document_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in typing.get_args(annotation) if (found := _document_in(inner)) is not None), None)
 
 
-def _line(lines: dict[Place, int], place: Place) -> int:
+def line_of(lines: Mapping[Place, int], place: Place) -> int:
+    """The line of the place, or of what it lies in."""
     while place and place not in lines:
         place = place[:-1]
     return lines.get(place, 1)

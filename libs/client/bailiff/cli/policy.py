@@ -1,4 +1,4 @@
-"""Commands about the policy: show, check, apply."""
+"""Commands about the policy: show, check, diff, apply."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, tables
-from bailiff.policyfile import policy_document, read_policy
+from bailiff.policydiff import changes
+from bailiff.policyfile import read_policy
 from bailiff_bus.messages import ApplyPolicy
-from bailiff_core.model.policy import Policy
 
 from .jobs import answered
 from .session import Session, command
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
     policy = typer.Typer(help="The policy: priority classes, who may displace whom, graces, limits.", no_args_is_help=True)
     command(policy)(show)
     command(policy, leave_out=("domain", "kafka", "actor", "key"))(check)
+    command(policy)(diff)
     command(policy)(apply)
     app.add_typer(policy, name="policy", rich_help_panel="Machines and pools")
 
@@ -40,41 +41,31 @@ async def check(session: Session, file: PolicyFile) -> None:
     session.show(result, lambda: f"{file} is a policy, with the classes {', '.join(classes)}")
 
 
-async def apply(session: Session, file: PolicyFile) -> None:
-    """Put the policy in this file in force."""
+async def diff(session: Session, file: PolicyFile) -> None:
+    """What would this file change? Field by field, against the policy in force; nothing is sent."""
+    policy = read_policy(file)
+    async with session.client() as client:
+        view = await client.view(session.domain)
+        news = changes(view.pool.rules, policy)
+        said = f"{file} would change {len(news)} field{'' if len(news) == 1 else 's'} of the policy in force in {view.domain}"
+        result = {"pool": view.domain, "revision": view.pool.policy_revision, "changes": news}
+        session.show(
+            result, lambda: "\n".join([said if news else f"{file} says what is in force", *(f"  {line}" for line in news)])
+        )
+
+
+async def apply(
+    session: Session,
+    file: PolicyFile,
+    enforce: Annotated[bool, typer.Option("--enforce", help="Jobs that it would not have admitted leave.")] = False,
+) -> None:
+    """Put the policy in this file in force. By itself it evicts nobody who runs already."""
     policy = read_policy(file)
     async with session.client() as client:
         view = await client.view(session.domain)
         before = view.pool.rules
-        outcome = await answered(client, await client.request(view.domain, ApplyPolicy(policy=policy)))
+        outcome = await answered(client, await client.request(view.domain, ApplyPolicy(policy=policy, enforce=enforce)))
         news = changes(before, policy)
         said = f"policy in force since {view.domain}#{outcome.seq}" + ("" if news else "; nothing in it is new")
-        result = {"pool": view.domain, "seq": outcome.seq, "changes": news}
+        result = {"pool": view.domain, "seq": outcome.seq, "changes": news, "enforce": enforce}
         session.show(result, lambda: "\n".join([said, *(f"  {line}" for line in news)]))
-
-
-def changes(before: Policy, after: Policy) -> list[str]:
-    """What the new policy says differently, one line each."""
-    found: list[str] = []
-    _compare("", _by_name(before), _by_name(after), found)
-    return found
-
-
-def _by_name(policy: Policy) -> dict[str, Any]:
-    data = policy_document(policy)
-    data["priority_classes"] = {entry["name"]: entry for entry in data["priority_classes"]}
-    return data
-
-
-def _compare(path: str, before: Any, after: Any, found: list[str]) -> None:
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            inner = f"{path}.{key}" if path else key
-            if key not in after:
-                found.append(f"{inner}: gone")
-            elif key not in before:
-                found.append(f"{inner}: new")
-            else:
-                _compare(inner, before[key], after[key], found)
-    elif before != after:
-        found.append(f"{path}: {before} → {after}")

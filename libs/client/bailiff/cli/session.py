@@ -27,7 +27,6 @@ from bailiff.client import Client
 from bailiff.eventline import Line, plain, styled
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
-from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.logs import configure_logs
 from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
 from bailiff_bus.settings import FILE_VARIABLE, SettingsError, load_settings
@@ -69,6 +68,8 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
 
 def make_bus(settings: ClientSettings) -> Bus:
     """The bus of a command. Tests put another in its place."""
+    from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
+
     return KafkaBus(settings.kafka)
 
 

@@ -11,6 +11,8 @@ from bailiff_core.verbs.allocate import why_it_waits
 
 from .agenda import agenda_of
 
+MOST_TOLD = 2000
+
 
 def schedule_timeouts(pool: Pool) -> Iterator[Decision]:
     """It is said once per wait. Then the gang fails, or backfill keeps no place for it any more, or nothing follows."""
@@ -18,8 +20,8 @@ def schedule_timeouts(pool: Pool) -> Iterator[Decision]:
     if rules is None:
         return
     for job in agenda_of(pool).due(pool, schedule_timeout.NAME):
-        why = why_it_waits(pool, job)
-        yield ScheduleTimedOut(job=job.id, waited=pool.now - waiting_since(job), then=rules.then, reason=why)
+        waited = pool.now - waiting_since(job)
+        yield ScheduleTimedOut(job=job.id, waited=waited, then=rules.then, reason=why_it_waits(pool, job))
         if rules.then == "fail":
             reason = f"it found no room within {rules.after // 1_000_000} s (rule {schedule_timeout.NAME})"
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="failed", reason=reason)

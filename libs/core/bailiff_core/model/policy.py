@@ -69,7 +69,7 @@ class Topology(Document):
 class EvictionCap(Document):
     """At most `evictions` involuntary evictions of one job within `window`."""
 
-    evictions: Annotated[Integer, Field(ge=1)]
+    evictions: Annotated[Integer, Field(ge=1, le=64)]
     window: Annotated[Duration, Field(ge=1)]
 
 

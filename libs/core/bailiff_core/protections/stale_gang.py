@@ -16,8 +16,8 @@ def grace(pool: Pool, job: Job) -> int | None:
 
 
 def due(pool: Pool, job: Job) -> int | None:
-    """When its grace is over. A gang that may not go on at all is stopped as broken and needs no rule of its own."""
+    """When its grace is over."""
     time = grace(pool, job)
-    if job.stale_since is None or not time or job.phase not in ("starting", "running"):
+    if job.stale_since is None or time is None or job.phase not in ("starting", "running"):
         return None
     return job.stale_since + time

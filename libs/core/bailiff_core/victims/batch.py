@@ -1,6 +1,7 @@
 """Answers all requests of a selection: verb by verb over all of them, each on the result of the ones before."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.places import numbers
@@ -61,7 +62,8 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
     nodes: dict[int, None] = {}
     for choice in answer.victims:
         job = scene.pool.jobs[choice.job]
-        units = victims_of(job, choice)
+        gone = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
+        units = victims_of(job, choice, gone)
         for leaving in units:
             nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
             scene.evict(leaving)
@@ -78,9 +80,12 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
         slots.touch(nodes)
 
 
-def victims_of(job: Job, choice: VictimChoice) -> list[Unit]:
-    """The units that the choice names: the first of what the job can lose. Raises `ValueError` where it does not name such."""
-    units = units_that_leave(job)
+def victims_of(job: Job, choice: VictimChoice, gone: Mapping[int, None] = MappingProxyType({})) -> list[Unit]:
+    """The units that the choice names: the first of what the job can lose, after the members that are `gone` already.
+
+    Raises `ValueError` where it does not name such.
+    """
+    units = [unit for unit in units_that_leave(job) if not all(index in gone for index in unit.indices)]
     if not choice.tasks:
         return units
     wanted = sorted(numbers(choice.tasks))
@@ -98,8 +103,9 @@ def _refusal(request: OpenRequest, refused: Sequence[Answer]) -> Answer:
         gone = "the job does not wait for room any more"
         return Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone)
     last = refused[-1]
-    if len(refused) == 1:
-        return last
-    kind = "gave-up" if any(answer.refused == "gave-up" for answer in refused) else "impossible"
-    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(refused))
-    return last.model_copy(update={"refused": kind, "would_need": told[:2000]})
+    searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded] or [last]
+    if len(searched) == 1:
+        return searched[0]
+    kind = "gave-up" if any(answer.refused == "gave-up" for answer in searched) else "impossible"
+    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(searched))
+    return searched[-1].model_copy(update={"refused": kind, "would_need": told[:2000]})

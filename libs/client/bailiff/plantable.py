@@ -1,0 +1,126 @@
+"""A plan for people: per round what was decided, who stands where now, what is free, and who waits why."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from bailiff_core.plan import PlanReport, Round
+from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, VictimLine
+
+from .eventline import plain
+from .tables import table
+
+STYLES = {
+    "running": "green", "placed": "green", "reserved": "magenta", "moved": "yellow", "evicted": "yellow",
+    "releasing": "yellow", "stuck_releasing": "red", "failed": "red", "pending": "", "succeeded": "dim", "gone": "dim",
+}  # fmt: skip
+TASKS_NAMED = 3
+
+
+def plan(report: PlanReport) -> RenderableType:
+    """`bailiff plan -o table`."""
+    parts: list[RenderableType] = []
+    for found in report.rounds:
+        parts += [*_round(found, len(report.rounds)), Text("")]
+    several = len(report.rounds) > 1
+    if several or report.settled:
+        word = "settled: the last round changed nothing" if report.settled else "not settled: the last round changed something"
+        parts.append(Text(word if several else "nothing to do: this pass changes nothing", "dim"))
+    else:
+        parts.pop()
+    return Group(*parts)
+
+
+def _round(found: Round, of: int) -> Iterator[RenderableType]:
+    counts = found.counts
+    head = f"round {found.round} of {of} · " if of > 1 else ""
+    yield Text(f"{head}{counts.placements} placed, {counts.evictions} evicted, {counts.reservations} reserved (tasks)", "bold")
+    for decision in found.decisions:
+        yield from _decision(decision)
+    yield Text("")
+    yield _jobs(found.tasks)
+    yield Text("")
+    yield _nodes(found)
+    if found.waiting:
+        yield Text("")
+        yield _waiting(found)
+
+
+def _decision(decision: DecisionLine) -> Iterator[Text]:
+    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}; {decision.reason}"))
+    for victim in decision.victims:
+        yield Text(plain(f"      {_victim(victim)}"), "yellow")
+    told = []
+    if decision.proven is not None:
+        told.append("proven to be the cheapest" if decision.proven else "the cheapest found; the search gave up before a proof")
+    if decision.runner_up:
+        told.append(f"next best: {', '.join(decision.runner_up)}")
+    told += [f"{jobs} shielded by {rule}" for rule, jobs in decision.excluded.items()]
+    if told:
+        yield Text(plain(f"      {'; '.join(told)}"), "dim")
+
+
+def _victim(victim: VictimLine) -> str:
+    who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
+    does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}" if victim.moved_to else "leaves"
+    if victim.was_reserved:
+        return f"{who} had not started and loses its reservation"
+    return f"{who} {does}: {victim.gpus:g} GPUs, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+
+
+def _jobs(lines: Iterable[TaskLine]) -> RenderableType:
+    made = table("JOB", "TASKS", "BEFORE", "", "AFTER")
+    for (job, before, after), group in groupby(lines, key=lambda line: (line.job, _short(line.before), _short(line.after))):
+        members = list(group)
+        same = before == after
+        made.add_row(
+            Text(plain(job), "dim" if same else "bold"),
+            Text(plain(_members(members))),
+            _at(members[0].before, members),
+            Text("" if same else "→"),
+            Text("") if same else _at(members[0].after, members, after=True),
+        )
+    return made
+
+
+def _short(at: TaskAt) -> tuple[str, str | None]:
+    return at.state, at.node
+
+
+def _members(lines: list[TaskLine]) -> str:
+    names = [line.task for line in lines]
+    return ", ".join(names) if len(names) <= TASKS_NAMED else f"{names[0]} … {names[-1]} ({len(names)})"
+
+
+def _at(at: TaskAt, lines: list[TaskLine], *, after: bool = False) -> Text:
+    devices = [device for line in lines for device in (line.after if after else line.before).devices]
+    where = f" {at.node}" if at.node else ""
+    on = f" [{','.join(dict.fromkeys(devices))}]" if devices and at.node else ""
+    return Text(plain(f"{at.state}{where}{on}"), STYLES.get(at.state, ""))
+
+
+def _nodes(found: Round) -> RenderableType:
+    made = table("NODE", "GPUS", "IDLE", "RELEASING", "RESERVED", right=("GPUS", "IDLE", "RELEASING", "RESERVED"))
+    for node in found.nodes:
+        made.add_row(Text(plain(node.node)), *(_number(value) for value in _gpus(node)))
+    return made
+
+
+def _gpus(node: Any) -> tuple[float, ...]:
+    return node.gpus, node.idle_gpus, node.releasing_gpus, node.reserved_gpus
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value else "-"
+
+
+def _waiting(found: Round) -> RenderableType:
+    made = table("WAITS", "WHY")
+    for line in found.waiting:
+        why = [line.reason, *([f"to displace others: {line.would_need}"] if line.would_need else [])]
+        why += [f"{jobs} shielded by {rule}" for rule, jobs in line.excluded.items()]
+        made.add_row(Text(plain(line.job), "bold"), Text(plain("\n".join(why))))
+    return made

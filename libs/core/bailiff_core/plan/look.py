@@ -1,0 +1,271 @@
+"""Reads the report off the pool: who stands where, what is free, what the decisions say."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from bailiff_core.model.answer import Explanation, VictimChoice
+from bailiff_core.model.places import NodeShare, bits, numbers
+from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
+from bailiff_core.model.sharing import units_of
+from bailiff_core.model.units import next_unit
+from bailiff_core.protections.no_borrowing import keeps_from_borrowing
+from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.records import decisions
+from bailiff_core.records.payload import Decision
+from bailiff_core.records.wire import time_text
+from bailiff_core.scene import scene_of
+from bailiff_core.verbs.allocate import why_it_waits
+
+from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
+
+Names = Mapping[str, Sequence[str]]
+Where = dict[str, list[TaskAt]]
+GONE_JOBS: Mapping[str, State] = {"succeeded": "succeeded", "failed": "gone", "cancelled": "gone"}
+
+
+def everybody(pool: Pool, names: Names, since: int, known: Where | None = None) -> Where:
+    """Every task's state, by job. `since`: evictions decided after this record are new, older ones are under way."""
+    found: Where = {}
+    for name, tasks in names.items():
+        job = pool.jobs.get(name)
+        if job is None or job.phase in ENDED:
+            found[name] = _ended(job, len(tasks), known[name] if known else None)
+        else:
+            found[name] = [_state(pool, job, index, since) for index in range(len(tasks))]
+    return found
+
+
+def _ended(job: Job | None, count: int, before: list[TaskAt] | None) -> list[TaskAt]:
+    if before is not None and all(task.state in ("succeeded", "failed", "gone") for task in before):
+        return before
+    state: State = GONE_JOBS[job.phase] if job is not None else "gone"
+    return [TaskAt(state=state)] * count
+
+
+def _state(pool: Pool, job: Job, index: int, since: int) -> TaskAt:
+    task = job.task(index)
+    if task is None:
+        return TaskAt(state="pending")
+    if task.state == "released":
+        return TaskAt(state="succeeded" if task.exit_code == 0 else "failed")
+    if task.state == "reserved":
+        return at_place(pool, task, "reserved")
+    eviction = task.eviction or job.eviction
+    if eviction is not None and eviction.spare_seq is None:
+        if eviction.stuck:
+            return at_place(pool, task, "stuck_releasing")
+        if eviction.decided_seq <= since:
+            return at_place(pool, task, "releasing")
+        promised = next((each for each in job.promise if each.index == index), None)
+        return at_place(pool, task, "evicted") if promised is None else at_place(pool, promised, "moved")
+    return at_place(pool, task, "placed" if task.state == "starting" else "running")
+
+
+def at_place(pool: Pool, task: Task, state: State) -> TaskAt:
+    """The state with the place's names."""
+    node = pool.nodes[task.node]
+    return TaskAt(state=state, node=node.name, devices=tuple(node.devices[number].id for number in bits(task.devices)))
+
+
+def node_names(pool: Pool, tasks: Iterable[Task]) -> tuple[str, ...]:
+    """The nodes on which the tasks stand, in their order."""
+    return tuple(pool.nodes[task.node].name for task in tasks)
+
+
+def node_lines(pool: Pool) -> tuple[NodeLine, ...]:
+    """GPUs of every node, in the order of the document."""
+    return tuple(_node_line(node) for node in pool.nodes.values())
+
+
+def _node_line(node: Node) -> NodeLine:
+    held = _used(node, node.held.devices, node.held.shares)
+    return NodeLine(
+        node=node.name,
+        gpus=number(Fraction(node.capacity.devices.bit_count())),
+        idle_gpus=number(node.capacity.devices.bit_count() - held),
+        releasing_gpus=number(_used(node, node.releasing.devices, node.releasing.shares)),
+        reserved_gpus=number(_used(node, node.reserved.devices, node.reserved.shares)),
+    )
+
+
+def _used(node: Node, mask: int, shares: Mapping[int, int]) -> Fraction:
+    parts = (Fraction(units, units_of(node.devices[device])) for device, units in shares.items())
+    return mask.bit_count() + sum(parts, Fraction(0))
+
+
+def number(value: Fraction | int) -> Number:
+    """A whole number where it is one, else rounded to thousandths."""
+    exact = Fraction(value)
+    return int(exact) if exact.denominator == 1 else round(float(exact), 3)
+
+
+# --- a round
+
+
+def round_report(pool: Pool, names: Names, which: int, before: Where, since: int, made: Sequence[tuple[int, Decision]]) -> Round:
+    """What the pass that began after the record `since` has done."""
+    after = everybody(pool, names, since, before)
+    tasks = tuple(
+        TaskLine(job=job, task=name, before=then, after=now)
+        for job, members in names.items()
+        for name, then, now in zip(members, before[job], after[job], strict=True)
+    )
+    lines = tuple(line for _, decision in made if (line := decision_line(pool, names, decision)) is not None)
+    return Round(
+        round=which,
+        now=time_text(pool.now),
+        changed=bool(lines) or any(line.before.state != line.after.state for line in tasks),
+        counts=_counts(tasks),
+        tasks=tasks,
+        nodes=node_lines(pool),
+        decisions=lines,
+        waiting=waiting_lines(pool, names, [decision for _, decision in made]),
+    )
+
+
+def _counts(tasks: Iterable[TaskLine]) -> Counts:
+    changed = [line.after.state for line in tasks if line.after.state != line.before.state]
+    moved = changed.count("moved")
+    return Counts(
+        placements=changed.count("placed"),
+        evictions=changed.count("evicted") + moved,
+        reservations=changed.count("reserved") + moved,
+    )
+
+
+def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine | None:
+    """The line of a decision that changes who stands where, or `None`."""
+    match decision:
+        case decisions.JobPlaced() | decisions.JobGrown():
+            where = _where(pool, decision.placement)
+            return DecisionLine(
+                verb=decision.verb,
+                job=decision.job,
+                tasks=_members(names, decision.job, decision.placement),
+                outcome="reserved" if decision.reserved else "placed",
+                reason=f"{where}: room {'that others are leaving' if decision.reserved else 'is free'}",
+            )
+        case decisions.PreemptionDecided():
+            return _preemption(pool, names, decision)
+        case decisions.EvictionDecided():
+            standing = [task.index for task in pool.jobs[decision.job].tasks if task.state != "released"]
+            indices = numbers(decision.tasks) if decision.tasks else standing
+            return DecisionLine(
+                verb="stale-gang",
+                job=decision.job,
+                tasks=tuple(names[decision.job][index] for index in indices) if decision.job in names else (),
+                outcome="evicted",
+                reason=decision.reason,
+            )
+        case _:
+            return None
+
+
+def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided) -> DecisionLine:
+    told: Explanation = decision.explanation
+    asker = decision.asker
+    who = ", ".join(choice.job for choice in decision.victims[:5])
+    more = len(decision.victims) - 5
+    return DecisionLine(
+        verb=decision.verb,
+        job=asker.job,
+        tasks=_members(names, asker.job, decision.placement),
+        outcome="reserved",
+        reason=f"{_where(pool, decision.placement)}: {_SAYS[decision.verb]} {who}{f' and {more} more' if more > 0 else ''}",
+        victims=tuple(victim_line(pool, names, choice) for choice in decision.victims),
+        cost=told.cost,
+        proven=told.proven,
+        at_least=told.at_least,
+        runner_up=told.runner_up,
+        runner_up_cost=told.runner_up_cost,
+        candidates=told.candidates,
+        excluded={group.rule: group.jobs for group in told.excluded},
+    )
+
+
+_SAYS = {
+    "allocate": "room of",
+    "consolidate": "room once moved away are",
+    "reclaim": "within its share, from projects above theirs, leave",
+    "preempt": "of lower priority, leave",
+}
+
+
+def victim_line(pool: Pool, names: Names, choice: VictimChoice) -> VictimLine:
+    """The victim, for people."""
+    members = names.get(choice.job, ())
+    job = pool.jobs.get(choice.job)
+    indices = numbers(choice.tasks) if choice.tasks else range(len(members))
+    gpus = sum((_gpus_of(job, index) for index in indices), Fraction(0)) if job is not None else Fraction(choice.gpus)
+    moved = sorted((index, share.node) for share in choice.moved for index in numbers(share.tasks))
+    return VictimLine(
+        job=choice.job,
+        project=choice.project or (job.project if job is not None else "") or None,
+        priority=choice.priority,
+        tasks=tuple(members[index] for index in indices if index < len(members)),
+        gpus=number(gpus),
+        lost_gpu_seconds=number(Fraction(choice.lost_gpu_ms, 1000)),
+        was_reserved=choice.reserved,
+        moved_to=tuple(pool.nodes[node].name for _, node in moved),
+    )
+
+
+def _gpus_of(job: Job, index: int) -> Fraction:
+    group = job.groups()[index]
+    share = Fraction((group.gpu_share_milli or 0) * (group.gpu_devices or 1), 1000)
+    return Fraction(group.gpu_milli, 1000) + share
+
+
+def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[WaitLine, ...]:
+    """Jobs that lack tasks, in the order of the document, each with the last thing that was said about it."""
+    said: dict[str, str] = {}
+    refused: dict[str, decisions.PreemptionRefused] = {}
+    for decision in made:
+        if isinstance(decision, decisions.JobWaits | decisions.PreemptionRequested):
+            said[decision.job] = decision.reason
+        if isinstance(decision, decisions.PreemptionRefused):
+            refused[decision.asker.job] = decision
+    lines = []
+    for name, members in names.items():
+        job = pool.jobs.get(name)
+        if job is None or job.phase in ENDED or job.eviction is not None:
+            continue
+        lacking = tuple(member for index, member in enumerate(members) if job.task(index) is None)
+        if not lacking:
+            continue
+        refusal = refused.get(name)
+        reason = said.get(name) or _why(pool, job)
+        lines.append(
+            WaitLine(
+                job=name,
+                tasks=lacking,
+                reason=job.held_because or reason,
+                would_need=refusal.would_need if refusal is not None else "",
+                gave_up=refusal is not None and refusal.reason == "gave-up",
+                excluded={} if refusal is None else {group.rule: group.jobs for group in refusal.explanation.excluded},
+            )
+        )
+    return tuple(lines)
+
+
+def _why(pool: Pool, job: Job) -> str:
+    """Why the job does not get what it asks for next, where no decision says so."""
+    unit = next_unit(job)
+    if unit is None:
+        return "none of its tasks can be placed: what has failed or is leaving is in the way"
+    scene = scene_of(pool)
+    forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
+    if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
+        return "allocate may not run"
+    return forbidden or why_it_waits(pool, job)
+
+
+def _members(names: Names, job: str, placement: Iterable[NodeShare]) -> tuple[str, ...]:
+    indices = sorted(index for share in placement for index in numbers(share.tasks))
+    members = names.get(job, ())
+    return tuple(members[index] for index in indices if index < len(members))
+
+
+def _where(pool: Pool, placement: Iterable[NodeShare]) -> str:
+    nodes = list(dict.fromkeys(pool.nodes[share.node].name for share in placement))
+    return ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")

@@ -1,0 +1,166 @@
+"""A pool as a person writes it down: nodes, projects, jobs with their tasks, the policy, and what time it is."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from bailiff_core.model.demand import SubGroup, TopologyRule
+from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Labels, Name, OpaqueId
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Project, Topology
+
+from .values import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, Part, moment
+
+TaskState = Literal["pending", "running", "reserved", "releasing", "stuck_releasing", "succeeded", "failed"]
+STALE_GANG = 60_000_000
+DEVICE_MEMORY = 80 * 2**30
+
+
+def as_text(value: Any) -> Any:
+    """An id that was written as a number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def several(value: Any) -> Any:
+    """One name in place of a list of one."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+def written_ids(value: Any) -> Any:
+    """One id or several, as text or as numbers."""
+    found = [value] if isinstance(value, str | int) and not isinstance(value, bool) else value
+    return tuple(as_text(each) for each in found) if isinstance(found, list) else found
+
+
+DeviceIds = Annotated[tuple[OpaqueId, ...], BeforeValidator(written_ids)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(several)]
+LabelTexts = Annotated[tuple[Label, ...], BeforeValidator(several)]
+
+
+class DeviceDoc(Document):
+    """One GPU, by its id on the node."""
+
+    id: Annotated[OpaqueId, BeforeValidator(as_text)]
+    model: Label = "gpu"
+    memory: Annotated[Bytes, Field(ge=1)] = DEVICE_MEMORY
+    labels: Labels = Field(default_factory=dict)
+
+
+class NodeDoc(Document):
+    """One machine. Its GPUs are counted (`gpus`, all of one model and memory; their ids are 0, 1, ...) or listed (`devices`)."""
+
+    name: Name
+    gpus: Annotated[Integer, Field(ge=0, le=64)] | None = None
+    gpu_model: Label = "gpu"
+    gpu_memory: Annotated[Bytes, Field(ge=1)] = DEVICE_MEMORY
+    devices: Annotated[tuple[DeviceDoc, ...], Field(max_length=64)] | None = None
+    cpus: Cpus = 0
+    memory: Bytes = 0
+    max_tasks: Count = 1000
+    labels: Labels = Field(default_factory=dict)
+
+
+class TaskFields(Document):
+    """What a task takes and where it stands. Written on a job, it holds for all its tasks that do not say otherwise.
+
+    gpus: whole ones, or a fraction below 1. fraction, gpu_memory: of each of `gpu_devices` GPUs (`0.5 x 2` says both).
+    node: where it stands; devices: on which GPUs, by id. nodes: where it may run. state: left out, it is running
+    where a node is given, else pending. order: the higher one is placed first and leaves last.
+    """
+
+    gpus: Gpus | None = None
+    fraction: Part | None = None
+    gpu_memory: MemoryPart | None = None
+    gpu_devices: Annotated[Integer, Field(ge=1, le=64)] | None = None
+    gpu_models: LabelTexts | None = None
+    cpus: Cpus | None = None
+    memory: Bytes | None = None
+    node_labels: Labels | None = None
+    nodes: Names | None = None
+    sub_group: Name | None = None
+    order: Integer | None = None
+    state: TaskState | None = None
+    node: Name | None = None
+
+
+class TaskDoc(TaskFields):
+    """`count` equal tasks, or one. Left without a name, tasks are called after their job: `train-0`, `train-1`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
+    devices: DeviceIds = ()
+
+
+def counted(value: Any) -> Any:
+    """A number of equal tasks in place of their list."""
+    return [{"count": value}] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class JobDoc(TaskFields):
+    """A gang. `tasks`: a list, or how many equal ones; left out, one.
+
+    class or priority: one of them; a plain number of 100 or more is not preemptible unless said otherwise. submitted:
+    left out, it is `now`. last_start: left out, when it was submitted. evicted_at: involuntary evictions, which
+    `evictions` counts. stale_since: since when a running gang lacks a member that it needs, left out: from now on.
+    """
+
+    name: Name
+    project: Name | None = None
+    priority_class: Annotated[Name | None, Field(alias="class")] = None
+    priority: Integer | None = None
+    preemptible: bool | None = None
+    tasks: Annotated[tuple[TaskDoc, ...], BeforeValidator(counted), Field(min_length=1, max_length=10_000, strict=False)] = (
+        TaskDoc(),
+    )
+    devices: DeviceIds = ()
+    min_tasks: Annotated[Integer, Field(ge=1)] | None = None
+    submitted: Moment | None = None
+    last_start: Moment | None = None
+    last_eviction: Moment | None = None
+    last_checkpoint: Moment | None = None
+    evicted_at: tuple[Moment, ...] = ()
+    evictions: Count | None = None
+    preemption_delay: Duration | None = None
+    on_eviction: Literal["requeue", "end"] = "requeue"
+    stale_since: Moment | None = None
+    stale_grace: Grace | None = None
+    sub_groups: tuple[SubGroup, ...] = ()
+    topology: TopologyRule | None = None
+    run_time_limit: Duration | None = None
+    grace: Duration | None = None
+    labels: Labels = Field(default_factory=dict)
+    user: OpaqueId | None = None
+    pack: Literal["binpack", "spread"] | None = None
+
+
+def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:
+    """A policy of a snapshot: classes as shipped, protections off, backfill greedy, stale gangs after a minute."""
+    found = {"priority_classes": [entry.to_data() for entry in DEFAULT_POLICY.priority_classes], "backfill": "greedy", **value}
+    if isinstance(found.setdefault("protections", {}), dict):
+        found["protections"] = {"stale_gang": STALE_GANG, **found["protections"]}
+    return found
+
+
+class Snapshot(Document):
+    """A pool at one moment. Only `nodes` must be given. reclaimed_at: when a project was last reclaimed from."""
+
+    now: Moment = DEFAULT_NOW
+    nodes: tuple[NodeDoc, ...]
+    topologies: tuple[Topology, ...] = ()
+    projects: tuple[Project, ...] = ()
+    jobs: tuple[JobDoc, ...] = ()
+    policy: Policy
+    reclaimed_at: dict[Name, Moment] = Field(default_factory=dict)
+
+
+def read_snapshot(value: Any) -> Snapshot:
+    """The snapshot that these JSON values are. Raises `ValidationError`."""
+    raw = value.get("now", DEFAULT_NOW) if isinstance(value, dict) else DEFAULT_NOW
+    try:
+        now = moment(raw if isinstance(raw, int) else str(raw), DEFAULT_NOW)
+    except ValueError:
+        now = DEFAULT_NOW  # validation says what is wrong with it
+    whole = value
+    if isinstance(value, dict) and isinstance(policy := value.get("policy") or {}, dict):
+        whole = {**value, "policy": off_where_absent(policy)}
+    return Snapshot.model_validate_json(json.dumps(whole, default=str), context={"now": now})

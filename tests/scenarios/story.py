@@ -1,0 +1,250 @@
+"""Plays one scenario: a pool as it was, what happens, and what must have come of it."""
+
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from bailiff.planfile import Source, contradictions, snapshot_from
+from bailiff.plantable import plan as plan_table
+from bailiff_core.fold import close_turn, enact
+from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
+from bailiff_core.model.document import parse_duration
+from bailiff_core.plan import ALL_VERBS, Contradiction, Planning, PlanReport, Round
+from bailiff_core.plan.between import ends, settle
+from bailiff_core.plan.build import happens, request, submission
+from bailiff_core.plan.layout import lay_out
+from bailiff_core.plan.report import TaskAt
+from bailiff_core.records import facts
+
+from . import notation
+
+POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
+EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy")
+CHECKS = ("then", "counts", "free", "by", "leave", "waits", "shielded", "proven", "second", "loses", "changes")
+STEP = (*EVENTS, "pass", "settle", *CHECKS)
+MOST_ROUNDS = 30
+
+
+class Story:
+    """A scenario under way."""
+
+    def __init__(self, scenario: Mapping[str, Any]) -> None:
+        self.title = scenario["title"]
+        steps = scenario.get("steps")
+        known = ("title", "why", "steps", *POOL, *(() if steps is not None else STEP))
+        _only(scenario, known, self.title)
+        self.steps = steps or [{name: scenario[name] for name in STEP if name in scenario and name != "policy"}]
+        self.written = {name: scenario[name] for name in POOL if name in scenario}
+        self.planning = self._plan(self.written.get("jobs", {}))
+        self.last: Round | None = None
+
+    def play(self) -> None:
+        """Each step, with what it must have led to. Raises `AssertionError`."""
+        for number, step in enumerate(self.steps, start=1):
+            _only(step, STEP, f"step {number}")
+            self._happen(step)
+            if "pass" in step or "settle" in step or not any(name in step for name in EVENTS):
+                self._run(step)
+            assert self.last is not None or not any(name in step for name in CHECKS), "nothing has been decided yet"
+            faults = [fault for name in CHECKS if name in step for fault in self._check(name, step[name])]
+            assert not faults, "\n".join([f"step {number} of {self.title!r}", *faults, "", self._table()])
+
+    def _plan(self, jobs: Mapping[str, Any]) -> Planning:
+        try:
+            return Planning(self._snapshot(jobs))
+        except Contradiction as error:
+            raise contradictions(Source(self.title, ""), error) from None
+
+    def _snapshot(self, jobs: Mapping[str, Any]) -> Any:
+        document = {name: value for name, value in self.written.items() if name not in ("nodes", "projects", "jobs")}
+        document["nodes"] = notation.nodes(self.written["nodes"])
+        if "projects" in self.written:
+            document["projects"] = notation.projects(self.written["projects"])
+        document["jobs"] = notation.jobs(jobs)
+        source = Source(self.title, "")
+        source.value = document
+        return snapshot_from(source)
+
+    # --- what happens
+
+    def _happen(self, step: Mapping[str, Any]) -> None:
+        if self.last is not None and any(name in step for name in EVENTS):
+            self.planning.go_on(_micros(step.get("wait", "0s")))
+        elif "wait" in step:
+            happens(self.planning.pool, facts.ClockAdvanced(), at=self.planning.pool.now + _micros(step["wait"]))
+        for name in _list(step.get("ends", ())):
+            self._end(name, 0)
+        for name in _list(step.get("fails", ())):
+            self._end(name, 1)
+        for name in _list(step.get("cancels", ())):
+            self._facts(facts.JobCancelled(request=request(f"cancel {name}"), job=name))
+        for name, tasks in step.get("scales", {}).items():
+            self._facts(facts.JobScaled(request=request(f"scale {name} {tasks}"), job=name, tasks=tasks))
+            size = self.planning.pool.jobs[name].size
+            self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
+        if "arrives" in step:
+            for job in lay_out(self._snapshot(step["arrives"])).jobs:
+                happens(self.planning.pool, submission(job))
+                self.planning.names[job.doc.name] = [f"{job.doc.name}-{index}" for index in range(len(job.tasks))]
+        if "policy" in step:
+            self.written["policy"] = step["policy"]
+            self.planning.policy = lay_out(self._snapshot(self.written.get("jobs", {}))).policy
+            happens(self.planning.pool, facts.PolicyApplied(policy=self.planning.policy))
+
+    def _end(self, name: str, code: int) -> None:
+        job = self.planning.pool.jobs[name]
+        for task in job.tasks:
+            ends(self.planning.pool, job, task, code)
+        settle(self.planning.pool)
+        close_turn(self.planning.pool)
+
+    def _facts(self, fact: Any) -> None:
+        pool = self.planning.pool
+        happens(pool, fact, close=False)
+        for rule in (cancelled_jobs, broken_attempts, scaled_down):
+            for decision in rule(pool):
+                enact(pool, decision)
+        settle(pool)
+        close_turn(pool)
+
+    def _run(self, step: Mapping[str, Any]) -> None:
+        verbs = _verbs(step.get("pass", step.get("settle", "all")))
+        self.last = self.planning.round(verbs)
+        while "settle" in step and self.last.changed:
+            assert len(self.planning.rounds) < MOST_ROUNDS, f"it does not settle within {MOST_ROUNDS} rounds\n{self._table()}"
+            self.last = self.planning.round(verbs)
+
+    def _table(self) -> str:
+        console = Console(width=160, file=StringIO())
+        console.print(plan_table(PlanReport(verbs=ALL_VERBS, rounds=tuple(self.planning.rounds[-3:]), settled=False)))
+        return console.file.getvalue()
+
+    # --- what came of it
+
+    def _check(self, name: str, wanted: Any) -> list[str]:
+        assert self.last is not None
+        return list(getattr(self, f"_{name}")(wanted, self.last))
+
+    def _then(self, wanted: Mapping[str, str], last: Round) -> list[str]:
+        faults = []
+        for job, told in wanted.items():
+            after = [line.after for line in last.tasks if line.job == job]
+            if not after:
+                faults.append(f"{job}: there is no such job")
+            elif (fault := _mismatch(after, notation.expected(told))) is not None:
+                faults.append(f"{job}: expected {told!r}, {fault}; it is {_told(after)}")
+        return faults
+
+    def _counts(self, wanted: Mapping[str, int], last: Round) -> list[str]:
+        found = last.counts.model_dump()
+        return [f"{name}: expected {count}, found {found[name]}" for name, count in wanted.items() if found[name] != count]
+
+    def _free(self, wanted: Mapping[str, str], last: Round) -> list[str]:
+        faults = []
+        nodes = {line.node: line for line in last.nodes}
+        for node, told in wanted.items():
+            for phrase in told.split(","):
+                amount, word = phrase.split()
+                found = getattr(nodes[node], f"{word}_gpus")
+                if found != float(amount):
+                    faults.append(f"{node}: expected {phrase.strip()} GPUs, found {found:g}")
+        return faults
+
+    def _by(self, wanted: Mapping[str, str], last: Round) -> list[str]:
+        verbs = {line.job: line.verb for line in last.decisions}
+        return [f"{job}: expected by {verb}, found {verbs.get(job)}" for job, verb in wanted.items() if verbs.get(job) != verb]
+
+    def _leave(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
+        faults = []
+        for job, told in wanted.items():
+            victims = sorted({victim.job for line in last.decisions if line.job == job for victim in line.victims})
+            if victims != sorted(_list(told)):
+                faults.append(f"for {job}: expected that {_list(told) or 'nobody'} leave, found {victims or 'nobody'}")
+        return faults
+
+    def _waits(self, wanted: Mapping[str, str], last: Round) -> list[str]:
+        lines = {line.job: f"{line.reason}; {line.would_need}" for line in last.waiting}
+        return [
+            f"{job}: expected that it waits, and a reason with {told!r}; found {lines.get(job, 'that it does not wait')!r}"
+            for job, told in wanted.items()
+            if told not in lines.get(job, "\0")
+        ]
+
+    def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
+        faults = []
+        for job, rules in wanted.items():
+            found = sorted({rule for line in (*last.decisions, *last.waiting) if line.job == job for rule in line.excluded})
+            faults += [f"{job}: expected that {rule} shields jobs, found {found}" for rule in _list(rules) if rule not in found]
+        return faults
+
+    def _proven(self, wanted: Any, last: Round) -> list[str]:
+        proven = {line.job for line in last.decisions if line.proven}
+        return [f"{job}: expected a proof that nobody cheaper would do" for job in _list(wanted) if job not in proven]
+
+    def _second(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
+        found = {line.job: sorted(line.runner_up) for line in last.decisions}
+        said = {job: sorted(_list(told)) for job, told in wanted.items()}
+        return [f"{job}: next best {found.get(job)}, expected {told}" for job, told in said.items() if found.get(job) != told]
+
+    def _loses(self, wanted: Mapping[str, float], last: Round) -> list[str]:
+        found = {line.job: sum(victim.lost_gpu_seconds for victim in line.victims) for line in last.decisions}
+        return [
+            f"{job}: expected {told:g} GPU-seconds lost, found {found.get(job)}"
+            for job, told in wanted.items()
+            if found.get(job) != told
+        ]
+
+    def _changes(self, wanted: str, last: Round) -> list[str]:
+        assert wanted == "nothing", "changes: nothing"
+        return ["expected that nothing changes"] if last.changed else []
+
+
+def _mismatch(after: list[TaskAt], wanted: list[tuple[int | None, str, list[str]]]) -> str | None:
+    named = sum(count if count is not None else len(after) for count, _, _ in wanted)
+    if named != len(after):
+        return f"which speaks of {named} tasks of {len(after)}"
+    for count, state, nodes in wanted:
+        places = sorted(task.node or "" for task in after if task.state == state)
+        if len(places) != (len(after) if count is None else count):
+            return f"found {len(places)} {state}"
+        if nodes and not _stand_on(places, nodes):
+            return f"found them on {' '.join(places)}"
+    return None
+
+
+def _stand_on(places: list[str], nodes: list[str]) -> bool:
+    """One name per task, or fewer names than tasks for "on these and no others"; `n1|n2`: any of them."""
+    if len(nodes) == 1:
+        return all(place in nodes[0].split("|") for place in places)
+    return places == sorted(nodes) if len(nodes) == len(places) else sorted(set(places)) == sorted(nodes)
+
+
+def _told(after: Sequence[TaskAt]) -> str:
+    texts = [f"{task.state}{f' on {task.node}' if task.node else ''}" for task in after]
+    return ", ".join(f"{texts.count(each)} {each}" for each in dict.fromkeys(texts))
+
+
+def _verbs(told: Any) -> Any:
+    names = ALL_VERBS if told in ("all", None, True) else tuple(each.strip() for each in str(told).split(","))
+    unknown = [name for name in names if name not in ALL_VERBS]
+    assert not unknown, f"no verb {unknown[0]!r}; there are {', '.join(ALL_VERBS)}"
+    return names
+
+
+def _list(told: Any) -> list[str]:
+    return told.split() if isinstance(told, str) else list(told)
+
+
+def _micros(told: Any) -> int:
+    found = parse_duration(told)
+    assert isinstance(found, int)
+    return found
+
+
+def _only(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    unknown = [name for name in given if name not in known]
+    assert not unknown, f"{where}: no such field {unknown[0]!r}; there are {', '.join(known)}"
+    cut = [name for value in given.values() if isinstance(value, dict) for name, told in value.items() if told is None]
+    assert not cut, f"{where}: nothing is said of {cut[0]!r}; inside braces, quote a text that has commas"
