@@ -318,6 +318,17 @@ def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None
     assert scribe.pool.rules.retention == before.retention
 
 
+def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 30s", "grace: 45s"))
+    assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # somebody else, meanwhile
+    late = bailiff("policy", "apply", str(file))
+    assert (late.exit_code, "policy-changed" in late.stderr) == (ExitCode.REJECTED, True)
+    assert [project.name for project in scribe.pool.rules.projects] == ["vision"]
+    assert bailiff("policy", "apply", str(file), "--anyway").exit_code == ExitCode.DONE
+    assert scribe.pool.rules.eviction.grace == 45 * SECOND
+
+
 def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
