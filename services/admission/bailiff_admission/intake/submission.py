@@ -65,7 +65,7 @@ def class_for(pool: Pool, actor: str, name: str | None, job: str) -> PriorityCla
     return entry
 
 
-def _project_of(pool: Pool, demand: JobDemand) -> str | None | Rejected:
+def _project_of(pool: Pool, demand: JobDemand) -> str | Rejected | None:
     known = [project.name for project in pool.rules.projects]
     if demand.project is None:
         if not known:
@@ -88,7 +88,7 @@ def _malformed(demand: JobDemand) -> Iterator[str]:
         if parts and group.gpu_milli:
             yield f"tasks.{at}: a task has whole GPUs (gpu_milli) or parts of them ({parts[0]}), not both"
         if group.gpu_devices is not None and not parts:
-            yield f"tasks.{at}.gpu_devices: it counts devices that are shared, so gpu_share_milli or gpu_share_bytes belongs to it"
+            yield f"tasks.{at}.gpu_devices: it counts shared devices, so gpu_share_milli or gpu_share_bytes belongs to it"
         if group.gpu_milli % 1000:
             yield (
                 f"tasks.{at}.gpu_milli is {group.gpu_milli}: it counts whole GPUs (multiples of 1000); "
