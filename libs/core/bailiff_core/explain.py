@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 from .model.answer import Cost, Explanation, VictimChoice
 from .model.pool import ENDED, Job, Pool
-from .protections import RULES
+from .model.units import next_unit
+from .placement.budget import Budget
+from .placement.gang import NoFit, place_unit
+from .protections import RULES, start_within
+from .protections.delay import may_displace_at
+from .protections.no_borrowing import keeps_from_borrowing
+from .queue.gates import may_reclaim, over_limit, over_quota
+from .queue.order import shares_now
 from .records import Record, decisions, facts
 from .records.wire import time_text
+from .scene import scene_of
 from .words import cost_text, count_text, duration_text, gpus_text
 
 NAMED = 5
@@ -56,6 +64,8 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
     if job.phase == "pending":
         sections.append(Section("Why does it wait?", tuple(_why_it_waits(pool, job, history))))
         sections.append(Section("What would free it?", tuple(_what_would_free_it(pool, job, history))))
+    elif job.id in pool.queue:
+        sections.append(Section("Why does it not have all of its tasks?", tuple(_as_things_are(pool, job))))
     evicted = [record for record in history if _takes(record, job.id)]
     if evicted:
         sections.append(Section("Why did it have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
@@ -115,11 +125,13 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
     if waits is not None:
         assert isinstance(waits.data, decisions.JobWaits)
         yield Sentence(f"When it joined the queue, {_lowered(waits.data.reason)}.", _seqs(waits.seq))
+    yield from _as_things_are(pool, job)
     if job.not_before > pool.now:
         yield Sentence(
             f"After its last attempt it is not started again before {clock(job.not_before)}.",
             _seqs(_seq_of(history, decisions.JobRequeued)),
         )
+    yield from _lateness(pool, job)
     late = _newest(lately, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
@@ -145,6 +157,41 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
     refused = _newest(lately, decisions.PreemptionRefused)
     if refused is not None:
         yield from _refused(refused)
+
+
+def _lateness(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What its class promises, where the promise is not kept for this job."""
+    entry, waited = pool.rules.find_class(job.class_name), start_within.waited(pool, job)
+    for percent, within in start_within.promises(entry) if entry is not None else ():
+        if waited is not None and waited > within:
+            promise = f"{percent} of 100 jobs a start within {duration_text(within)}"
+            text = f"Its class promises {promise}; it is late by {duration_text(waited - within)}."
+            yield Sentence(text, _seqs(pool.policy_revision))
+
+
+def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What keeps it from its place in the state as it is now: the rules of allocate, and the gates of the other verbs."""
+    unit = next_unit(job)
+    if unit is None or pool.policy is None:
+        return
+    scene, rules = scene_of(pool), pool.rules
+    reason = keeps_from_borrowing(scene, unit) or over_limit(scene, unit) or over_quota(scene, unit)
+    if reason is None:
+        mark = scene.mark()
+        found = place_unit(scene.rooms, unit, Budget(rules.preemption.search_steps))
+        scene.rollback(mark)
+        reason = found.why if isinstance(found, NoFit) else None
+    if reason is None and rules.backfill == "reserve":
+        yield Sentence("As things are, there is a place, which it does not take where it would delay the first in the queue.")
+    elif reason is not None:
+        yield Sentence(f"As things are, {_lowered(reason)}.")
+    if reason is not None and rules.projects and "reclaim" in rules.preemption.verbs:
+        forbidden = may_reclaim(scene, shares_now(scene), unit)
+        if forbidden is not None:
+            yield Sentence(f"It may not reclaim room from other projects: {_lowered(forbidden)}.", _seqs(pool.policy_revision))
+    delayed = may_displace_at(pool, job)
+    if delayed > pool.now and job.may_preempt:
+        yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", _seqs(pool.policy_revision))
 
 
 def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
