@@ -27,7 +27,7 @@ STATE_STYLES = {
     "running": "green", "succeeded": "green", "ready": "green", "ok": "green", "free": "green",
     "evicting": "yellow", "leaving": "yellow", "reserved": "magenta", "starting": "cyan", "cancelling": "yellow",
     "pending": "", "held": "red", "failed": "red", "cancelled": "dim", "unreachable": "yellow", "lost": "red",
-    "unhealthy": "red", "quarantined": "red", "warn": "yellow", "wrong": "red", "skipped": "dim",
+    "unhealthy": "red", "quarantined": "red", "shared": "cyan", "warn": "yellow", "wrong": "red", "skipped": "dim",
 }  # fmt: skip
 
 
@@ -182,6 +182,7 @@ def nodes(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
         devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
         for device in row["devices"]:
             holder = f"{device['job']}/{device['task']}" if device["job"] else ""
+            holder = ", ".join(device["shared_by"]) or holder
             devices.add_row(
                 str(device["number"]), text(device["id"]), text(device["model"]), memory_text(device["memory_bytes"]),
                 state(device["state"]), text(holder), text(device["reserved_for"] or ""),
@@ -277,7 +278,16 @@ def _device_summary(row: NodeRow) -> Text:
     for device in row["devices"]:
         kind = device["state"]
         who = device["job"] or device["reserved_for"] or ""
-        label = {"held": who, "free": "free", "leaving": f"{who} leaves", "reserved": f"{who} reserved"}.get(kind, kind)
+        if kind == "shared":
+            left = thousandths_text(device["free_milli"])
+            who = f"{_some(list(dict.fromkeys(name.partition('/')[0] for name in device['shared_by'])), 3)}, {left} of it free"
+        label = {
+            "held": who,
+            "shared": f"shared by {who}",
+            "free": "free",
+            "leaving": f"{who} leaves",
+            "reserved": f"{who} reserved",
+        }.get(kind, kind)
         if kind == "leaving" and device["reserved_for"]:
             label += f", then {device['reserved_for']}"
         found.setdefault((label, kind), []).append(device["number"])
