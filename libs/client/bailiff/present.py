@@ -189,9 +189,10 @@ def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = Non
     """
     mine = None if project is None else dict.fromkeys(below(pool.rules, project))
     active = sorted(pool.active_jobs(), key=queue_key)
-    waiting = [pool.jobs[name] for name in pool.queue]
+    waits = [name for name in pool.queue if name not in pool.active]  # who runs with fewer tasks than it wants waits, too
+    waiting = [pool.jobs[name] for name in waits]
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
-    ahead = {name: at for at, name in enumerate(pool.queue)}
+    ahead = {name: at for at, name in enumerate(waits)}
     found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
     return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
 
@@ -273,7 +274,8 @@ def note_of(pool: Pool, job: Job) -> str:
 
 def job_details(pool: Pool, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
     """All about one job. history: the records that are about it."""
-    ahead = pool.queue.index(job.id) if job.id in pool.queue else None
+    waits = [name for name in pool.queue if name not in pool.active]
+    ahead = waits.index(job.id) if job.id in waits else None
     plan = pool.plans.get(job.plan) if job.plan is not None else None
     eviction = job.eviction
     return {
@@ -441,7 +443,7 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] + row["gpus_shared"] for row in rows),
         "gpus_reserved": sum(row["gpus_reserved"] for row in rows),
         "jobs_running": sum(phase in ("starting", "running") for phase in phases),
-        "jobs_waiting": len(pool.queue) + phases.count("reserved"),
+        "jobs_waiting": sum(name not in pool.active for name in pool.queue) + phases.count("reserved"),
         "jobs_leaving": phases.count("evicting"),
         "preempting": pool.selection is not None or bool(pool.plans),
         "orphans": orphans,

@@ -93,7 +93,8 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         text = f"{who} is on its way out {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, _seqs(job.eviction.decided_seq, job.eviction.begun_seq))
     if job.phase == "pending":
-        ahead = pool.queue.index(job.id) if job.id in pool.queue else 0
+        waits = [name for name in pool.queue if name not in pool.active]
+        ahead = waits.index(job.id) if job.id in waits else 0
         before = f"{count_text(ahead, 'job')} before it in the queue" if ahead else "first in the queue"
         since = max(job.submitted_at, job.last_eviction or 0)
         so_far = f" ({duration_text(pool.now - since)})" if pool.now - since >= SECOND else ""
@@ -124,7 +125,7 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
     waits = _newest(lately, decisions.JobWaits)
     if waits is not None:
         assert isinstance(waits.data, decisions.JobWaits)
-        yield Sentence(f"When it joined the queue, {_lowered(waits.data.reason)}.", _seqs(waits.seq))
+        yield Sentence(f"When it joined the queue: {_lowered(waits.data.reason)}.", _seqs(waits.seq))
     yield from _as_things_are(pool, job)
     if job.not_before > pool.now:
         yield Sentence(
@@ -184,7 +185,7 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
     if reason is None and rules.backfill == "reserve":
         yield Sentence("As things are, there is a place, which it does not take where it would delay the first in the queue.")
     elif reason is not None:
-        yield Sentence(f"As things are, {_lowered(reason)}.")
+        yield Sentence(f"As things are: {_lowered(reason)}.")
     if reason is not None and rules.projects and "reclaim" in rules.preemption.verbs:
         forbidden = may_reclaim(scene, shares_now(scene), unit)
         if forbidden is not None:
@@ -251,8 +252,8 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
             text = f"{asked.data.job} needed room and did not fit: {_lowered(asked.data.reason)}."
             yield Sentence(text, _seqs(asked.seq))
     asker = data.asker
-    which = f"tasks {choice.tasks} of it" if choice.tasks else "it"
-    text = f"At {clock(record.time)} {which} was told to make room for {_who(asker)}, by the verb {data.verb}"
+    which = f"its tasks {choice.tasks} were" if choice.tasks else "it was"
+    text = f"At {clock(record.time)} {which} told to make room for {_who(asker)}, by the verb {data.verb}"
     yield Sentence(f"{text}: {rule_text(data, choice)}.", _seqs(record.seq, data.request))
     if choice.reserved:
         yield Sentence("It had not started yet, so nothing is lost: only its reservation.", _seqs(record.seq))
@@ -458,7 +459,8 @@ def cost_list(cost: Cost) -> str:
     parts = [f"{gpus_text(each.gpu_milli)} of priority {each.priority}" for each in cost.classes if each.gpu_milli]
     parts += [f"{gpus_text(cost.under_share_gpu_milli)} of projects within their share"] if cost.under_share_gpu_milli else []
     parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
-    parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped", count_text(cost.tasks, "task")]
+    parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]
+    parts += [count_text(cost.tasks, "task")]
     parts += [f"{count_text(cost.broken_nodes, 'node')} left broken"] if cost.broken_nodes else []
     return ", ".join(parts)
 

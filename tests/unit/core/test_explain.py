@@ -108,7 +108,7 @@ def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -
     story.propose()
     found = explained(story, "high")
     assert says(found["Where does it stand?"], "waits since 01-01 00:01:00, first in the queue.")
-    assert says(found["Why does it wait?"], "When it joined the queue, ")
+    assert says(found["Why does it wait?"], "When it joined the queue: ")
     assert says(
         found["Why does it wait?"],
         "nobody was made to leave for high: no set of jobs that may be taken makes room for it, and that is proven.",
@@ -135,7 +135,7 @@ def test_a_project_at_its_limit_is_the_reason_as_things_are() -> None:
     story.runs("a1", gpus=4, project="a")
     story.submit("a2", gpus=4, project="a")
     why = explained(story, "a2")["Why does it wait?"]
-    assert says(why, "As things are, ")
+    assert says(why, "As things are: ")
     assert says(why, "limit")
 
 
@@ -170,7 +170,7 @@ def test_an_elastic_job_is_told_why_it_has_not_all_of_its_tasks() -> None:
     assert found["Where does it stand?"] == [
         "elastic (train 50) runs since 01-01 00:00:00 on n1 as attempt 1, 3 of 4 tasks (at least 2)."
     ]
-    assert says(found["Why does it not have all of its tasks?"], "As things are, ")
+    assert says(found["Why does it not have all of its tasks?"], "As things are: ")
 
 
 def test_explaining_changes_nothing(story: Story) -> None:

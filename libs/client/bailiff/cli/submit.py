@@ -167,7 +167,7 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:
     results, said = [], []
     pool = (await client.view(accepted[0][0].domain)).pool
-    ahead = {name: at for at, name in enumerate(pool.queue)}
+    ahead = {name: at for at, name in enumerate(name for name in pool.queue if name not in pool.active)}
     for asked, seq in accepted:
         found = pool.jobs.get(asked.job)
         state = present.state_of(found) if found is not None else "accepted"
