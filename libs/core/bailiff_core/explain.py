@@ -225,7 +225,7 @@ def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
 def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     if isinstance(record.data, decisions.EvictionDecided):
         told = EVICTIONS[record.data.cause]
-        which = f"its tasks {record.data.tasks}" if record.data.tasks else "it"
+        which = f"its {_tasks(record.data.tasks)}" if record.data.tasks else "it"
         reason = f": {record.data.reason}" if record.data.reason else ""
         yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", _seqs(record.seq))
     else:
@@ -252,7 +252,7 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
             text = f"{asked.data.job} needed room and did not fit: {_lowered(asked.data.reason)}."
             yield Sentence(text, _seqs(asked.seq))
     asker = data.asker
-    which = f"its tasks {choice.tasks} were" if choice.tasks else "it was"
+    which = "it was" if not choice.tasks else f"its {_tasks(choice.tasks)} {'was' if choice.tasks.isdigit() else 'were'}"
     text = f"At {clock(record.time)} {which} told to make room for {_who(asker)}, by the verb {data.verb}"
     yield Sentence(f"{text}: {rule_text(data, choice)}.", _seqs(record.seq, data.request))
     if choice.reserved:
@@ -299,7 +299,7 @@ def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]
             lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
             yield Sentence(f"It was back in the queue at {clock(each.time)}, at its old place{lost}.", _seqs(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(f"It goes on without tasks {each.data.tasks} since {clock(each.time)}.", _seqs(each.seq))
+            yield Sentence(f"It goes on without {_tasks(each.data.tasks)} since {clock(each.time)}.", _seqs(each.seq))
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             more = "got more tasks again" if isinstance(each.data, decisions.JobGrown) else "got a place again"
             took = duration_text(each.time - record.time)
@@ -467,7 +467,7 @@ def cost_list(cost: Cost) -> str:
 
 def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason: str = "") -> Condition:
     """The victim's condition as Kubernetes has it. `reason`: why the asker did not fit, from its request."""
-    which = f"tasks {choice.tasks} leave" if choice.tasks else "it leaves"
+    which = "it leaves" if not choice.tasks else f"{_tasks(choice.tasks)} {'leaves' if choice.tasks.isdigit() else 'leave'}"
     trigger = f"; trigger: {reason}" if reason else f"; trigger: the request at #{data.request}"
     message = f"bailiff: {which} to accommodate {data.asker.job}, by {data.verb}: {rule_text(data, choice)}{trigger}"
     return Condition("DisruptionTarget", "True", "PreemptionByScheduler", message)
@@ -548,6 +548,10 @@ def _were(names: Sequence[str]) -> str:
 
 def _have(names: Sequence[str]) -> str:
     return "has" if len(names) == 1 else "have"
+
+
+def _tasks(ranges: str) -> str:
+    return f"task {ranges}" if ranges.isdigit() else f"tasks {ranges}"
 
 
 def _lowered(text: str) -> str:

@@ -102,7 +102,7 @@ def _sections_of(found: Found, about: str, seq: int | None) -> list[core.Section
         return core.explain_record(found.decision) or [core.Section("What does it say?", told)]
     job = found.pool.jobs.get(about)
     if job is None:
-        raise no_such_job(about, found.domain, bool(found.history))
+        raise no_such_job(about, found.domain, found.history)
     return core.explain_job(found.pool, job, found.history)
 
 
