@@ -322,7 +322,7 @@ def projects(rows: Sequence[ProjectRow], *, wide: bool = False, flat: bool = Fal
             _of(used["memory_bytes"], quota["memory_bytes"], memory_text),
         ]
         made.add_row(
-            text(("" if flat else "  " * row["depth"]) + row["project"], "bold"),
+            text(("" if flat else "  " * row["depth"]) + (row["project"] or "(none)"), "bold" if row["project"] else "dim"),
             Text(row["standing"], "yellow" if over else ""),
             *(cells if wide else []),
             _bound(row["fair_share"]["gpu_milli"], thousandths_text),

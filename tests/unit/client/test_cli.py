@@ -70,8 +70,9 @@ def test_list(bailiff: Run) -> None:
 
 
 def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
-    for arguments in (["list", "--all"], ["nodes"], ["pools"], ["policy", "show"], ["describe", "train-8"], ["audit", "verify"]):
-        found = bailiff(*arguments)
+    told = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
+    for arguments in [*told, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
+        found = bailiff(*arguments.split())
         assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
 
 
