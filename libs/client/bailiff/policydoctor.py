@@ -116,9 +116,8 @@ def _promises(pool: Pool) -> Iterator[Oddity]:
     for kept in start_within.kept(pool):
         if kept.missed:
             promise = f"{kept.percent} of 100 are to start within {duration_text(kept.within)}"
-            text = (
-                f"class {kept.class_name}: {kept.late} of {count_text(kept.jobs, 'job')} started later, or wait longer; {promise}"
-            )
+            late = f"{kept.late} of {count_text(kept.jobs, 'job')} started later, or wait longer"
+            text = f"class {kept.class_name}: {late}; {promise}"
             yield Oddity(text, "bailiff explain JOB says what one of them waited for; more quota, or immediate: true, helps")
 
 

@@ -28,7 +28,8 @@ class AmountsRow(TypedDict):
 class ProjectRow(TypedDict):
     """One project in `bailiff project list`. All figures are its own and those of all projects below it.
 
-    project: empty for what is submitted without one. borrowed: what it uses above its quota. standing: the GPUs in words, as in `8/4 over quota`. depth: 0 at the top.
+    project: empty for what is submitted without one. borrowed: what it uses above its quota. standing: the GPUs in words,
+    as in `8/4 over quota`. depth: 0 at the top.
     """
 
     project: str
