@@ -135,6 +135,15 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("tasks", text(f"{_tasks(row)} placed"))
     if row["reserved_nodes"]:
         facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
+    request = details["request"]
+    if "run_time_limit" in request:
+        facts.add_row("runs at most", duration_text(request["run_time_limit"]))
+    if "topology" in request:
+        rule = request["topology"]
+        kinds = [f"{kind} {rule[kind]}" for kind in ("required", "preferred") if kind in rule]
+        facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
+    if "sub_groups" in request:
+        facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
     facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
     facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:
@@ -384,7 +393,16 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
         displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
         classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
     parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), _indented(classes)]
-    for section in ("preemption", "eviction", "nodes", "retention", "identity"):
+    order = _pairs()
+    order.add_row("backfill", document["backfill"])
+    order.add_row("packing", document["packing"])
+    projects = ", ".join(project["name"] for project in document["projects"][:10])
+    more = len(document["projects"]) - 10
+    order.add_row("projects", text((projects or "none") + (f" and {more} more" if more > 0 else "")))
+    for topology in document["topologies"]:
+        order.add_row(f"topology {plain(topology['name'])}", text(" > ".join(topology["levels"])))
+    parts += ["", _indented(order)]
+    for section in ("preemption", "protections", "eviction", "nodes", "retention", "identity"):
         pairs = _pairs()
         for name, value in document[section].items():
             pairs.add_row(name, text(_rule(value)))
@@ -398,11 +416,11 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
 
 def _rule(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(value) or "none"
+        return ", ".join(_rule(each) for each in value) or "none"
     if isinstance(value, dict):
-        pairs = (f"{key} → {', '.join(each) if isinstance(each, list) else each}" for key, each in value.items())
+        pairs = (f"{key} → {_rule(each)}" for key, each in value.items() if each is not None)
         return "; ".join(pairs) or "none"
-    return str(value)
+    return "-" if value is None else str(value)
 
 
 # --- the log

@@ -22,6 +22,8 @@ from bailiff.settings import ClientSettings
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.port import BusUnavailable
+from bailiff_core.model.policy import Policy
+from bailiff_core.records.facts import PolicyApplied
 
 
 @pytest.fixture(autouse=True)
@@ -317,6 +319,26 @@ def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None
     ]
     assert scribe.pool.rules.eviction.grace == 45 * SECOND
     assert scribe.pool.rules.retention == before.retention
+
+
+def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = scribe.pool.rules.model_dump(mode="json")
+    data |= {
+        "projects": [{"name": "vision", "quota": {"gpus": 4}}, {"name": "speech"}],
+        "topologies": [{"name": "racks", "levels": ["zone", "rack"]}],
+        "protections": {"eviction_cap": {"evictions": 3, "window": "1h"}, "excluded": [{"keep": "yes"}]},
+    }
+    scribe.pool.policy = Policy.model_validate(data, strict=False)
+    scribe.turn(PolicyApplied(policy=scribe.pool.rules.complete()))
+    told = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
+    for part in (
+        "backfill reserve",
+        "projects vision, speech",
+        "topology racks zone > rack",
+        "evictions → 3; window → 1h",
+        "keep → yes",
+    ):
+        assert part in told, part
 
 
 def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:

@@ -62,6 +62,18 @@ def test_every_option_that_is_named_exists() -> None:
     assert named - known == set()
 
 
+def test_options_that_other_systems_users_are_told_exist() -> None:
+    text = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+    root: Any = typer.main.get_command(app)
+    for line in re.findall(r"`bailiff ([^`]+)`", text):
+        name, *words = line.partition(" -- ")[0].split()
+        command = root.commands[name]
+        if hasattr(command, "commands"):
+            command = command.commands[words[0]]
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= known, line
+
+
 def _all(group: Any) -> Iterator[Any]:
     for command in group.commands.values():
         yield from _all(command) if hasattr(command, "commands") else [command]

@@ -154,3 +154,17 @@ def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
     out = io.StringIO()
     Console(width=140, file=out).print(tables.nodes([row]))
     assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
+
+
+def test_describe_tells_what_a_job_is_bound_to() -> None:
+    story = Story()
+    story.node("n1", gpus=4, labels={"zone": "a"})
+    limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}
+    story.submit("bound", gpus=8, topology={"topology": "racks", "required": "zone"}, **limits)
+    job = story.job("bound")
+    details = present.job_details(story.pool, job, story.pool.now, [], [])
+    out = io.StringIO()
+    Console(width=100, file=out).print(tables.job(details))
+    told = " ".join(out.getvalue().split())
+    for part in ("runs at most 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
+        assert part in told, told
