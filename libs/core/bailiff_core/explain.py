@@ -155,7 +155,7 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
                 yield Sentence(
                     "Victim selection has been asked who could leave for it, and has not answered yet.", _seqs(request.seq)
                 )
-    refused = _newest(lately, decisions.PreemptionRefused)
+    refused = _newest_refusal(lately)
     if refused is not None:
         yield from _refused(refused)
 
@@ -196,7 +196,7 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
 
 
 def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    refused = _newest(_since_it_waits(history), decisions.PreemptionRefused)
+    refused = _newest_refusal(_since_it_waits(history))
     if refused is not None:
         assert isinstance(refused.data, decisions.PreemptionRefused)
         if refused.data.would_need:
@@ -523,6 +523,13 @@ def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
 
 def _newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
     return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
+
+
+def _newest_refusal(history: Sequence[Record]) -> Record | None:
+    """The newest one that says something about the pool, else the newest: an answer that came too late says nothing."""
+    refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
+    told = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
+    return (told or refusals or [None])[-1]
 
 
 def _seqs(*seqs: int | None) -> tuple[int, ...]:
