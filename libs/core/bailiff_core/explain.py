@@ -529,7 +529,7 @@ def _newest_refusal(history: Sequence[Record]) -> Record | None:
     """The newest one that says something about the pool, else the newest: an answer that came too late says nothing."""
     refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
     told = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
-    return (told or refusals or [None])[-1]
+    return next(reversed(told or refusals), None)
 
 
 def _seqs(*seqs: int | None) -> tuple[int, ...]:
