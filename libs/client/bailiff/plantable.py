@@ -50,7 +50,7 @@ def _round(found: Round, of: int) -> Iterator[RenderableType]:
 
 
 def _decision(decision: DecisionLine) -> Iterator[Text]:
-    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}; {decision.reason}"))
+    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}{', ' if decision.verb == 'stale-gang' else ' '}{decision.reason}"))
     for victim in decision.victims:
         yield Text(plain(f"      {_victim(victim)}"), "yellow")
     told = []
@@ -65,10 +65,16 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
 
 def _victim(victim: VictimLine) -> str:
     who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
-    does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}" if victim.moved_to else "leaves"
+    does = "leaves" if victim.stopped else f"goes on with {_many(len(victim.tasks), 'task')} fewer"
+    if victim.moved_to:
+        does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}"
     if victim.was_reserved:
         return f"{who} had not started and loses its reservation"
-    return f"{who} {does}: {victim.gpus:g} GPUs, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+    return f"{who} {does}: {victim.gpus:g} GPU{'' if victim.gpus == 1 else 's'}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _jobs(lines: Iterable[TaskLine]) -> RenderableType:

@@ -101,7 +101,9 @@ def lay_out(snapshot: Snapshot) -> Layout:
     nodes = [_node(doc, number, faults) for number, doc in enumerate(snapshot.nodes)]
     _no_twice(("nodes",), [doc.name for doc in snapshot.nodes], faults)
     _no_twice(("jobs",), [doc.name for doc in snapshot.jobs], faults)
-    numbers = {node.doc.name: node for node in reversed(nodes)}
+    numbers: dict[str, LaidNode] = {}
+    for node in nodes:
+        numbers.setdefault(node.doc.name, node)
     projects = {project.name for project in policy.projects}
     policy = _with_number_classes(policy, snapshot.jobs)
     laid = [_job(doc, ("jobs", at), policy, projects, numbers, faults) for at, doc in enumerate(snapshot.jobs)]

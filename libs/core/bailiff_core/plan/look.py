@@ -143,7 +143,7 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
                 job=decision.job,
                 tasks=_members(names, decision.job, decision.placement),
                 outcome="reserved" if decision.reserved else "placed",
-                reason=f"{where}: room {'that others are leaving' if decision.reserved else 'is free'}",
+                reason=f"on {where}, {'once those who are leaving it are gone' if decision.reserved else 'where there is room'}",
             )
         case decisions.PreemptionDecided():
             return _preemption(pool, names, decision)
@@ -164,14 +164,12 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
 def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided) -> DecisionLine:
     told: Explanation = decision.explanation
     asker = decision.asker
-    who = ", ".join(choice.job for choice in decision.victims[:5])
-    more = len(decision.victims) - 5
     return DecisionLine(
         verb=decision.verb,
         job=asker.job,
         tasks=_members(names, asker.job, decision.placement),
         outcome="reserved",
-        reason=f"{_where(pool, decision.placement)}: {_SAYS[decision.verb]} {who}{f' and {more} more' if more > 0 else ''}",
+        reason=f"on {_where(pool, decision.placement)}, {_once(decision)}",
         victims=tuple(victim_line(pool, names, choice) for choice in decision.victims),
         cost=told.cost,
         proven=told.proven,
@@ -183,11 +181,30 @@ def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided)
     )
 
 
-_SAYS = {
-    "allocate": "room of",
-    "consolidate": "room once moved away are",
-    "reclaim": "within its share, from projects above theirs, leave",
-    "preempt": "of lower priority, leave",
+def _once(decision: decisions.PreemptionDecided) -> str:
+    """`once night and 2 more have left: they have lower priority`."""
+    moved = [choice.job for choice in decision.victims if choice.moved]
+    gone = [_who(choice) for choice in decision.victims if not choice.moved]
+    parts = [f"{_some(gone)} left ({_BECAUSE[decision.verb]})"] if gone else []
+    parts += [f"{_some(moved)} moved"] if moved else []
+    return f"once {' and '.join(parts)}"
+
+
+def _who(choice: VictimChoice) -> str:
+    count = len(numbers(choice.tasks))
+    return f"{count} task{'' if count == 1 else 's'} of {choice.job}" if choice.tasks else choice.job
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more + (" has" if len(names) == 1 and " tasks of " not in names[0] else " have")
+
+
+_BECAUSE = {
+    "allocate": "not needed",
+    "consolidate": "not needed",
+    "reclaim": "its project is entitled to it",
+    "preempt": "lower priority",
 }
 
 
@@ -205,6 +222,7 @@ def victim_line(pool: Pool, names: Names, choice: VictimChoice) -> VictimLine:
         tasks=tuple(members[index] for index in indices if index < len(members)),
         gpus=number(gpus),
         lost_gpu_seconds=number(Fraction(choice.lost_gpu_ms, 1000)),
+        stopped=not choice.tasks and not choice.reserved,
         was_reserved=choice.reserved,
         moved_to=tuple(pool.nodes[node].name for _, node in moved),
     )

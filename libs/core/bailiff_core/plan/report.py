@@ -59,7 +59,7 @@ class Counts(Document):
 
 
 class VictimLine(Document):
-    """Who leaves, and what that loses. tasks: which; moved_to: the nodes on which it goes on, in task order."""
+    """Who leaves, and what that loses. tasks: which; stopped: not only surplus; moved_to: where it goes on, in task order."""
 
     job: str
     project: str | None = None
@@ -67,6 +67,7 @@ class VictimLine(Document):
     tasks: tuple[str, ...]
     gpus: Number
     lost_gpu_seconds: Number
+    stopped: bool = True
     was_reserved: bool = False
     moved_to: tuple[str, ...] = ()
 
