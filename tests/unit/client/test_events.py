@@ -99,7 +99,7 @@ def test_events_are_exported(bailiff: Run, scribe: Scribe, tmp_path: Path) -> No
 
 def test_a_spreadsheet_runs_nothing_of_it(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
-    row = events.EventRow(**{name: "" for name in events.COLUMNS})  # type: ignore[typeddict-item]
+    row = events.EventRow(**dict.fromkeys(events.COLUMNS, ""))  # type: ignore[typeddict-item]
     with file.open("w", newline="") as out:
         events.write_csv(out, [{**row, "reason": '=HYPERLINK("http://x")'}])
     assert "'=HYPERLINK" in file.read_text()

@@ -10,13 +10,14 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from tests.unit.client.kit import Run, Scribe, command_on, preemption_story, quiet_story
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
 from tests.unit.client.test_plan_docs import FILE, PAGE
 from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.planschemas import schemas
 from bailiff.problem import ExitCode
+from bailiff_bus import topics
 from bailiff_core.model.policy import DEFAULT_POLICY, PreemptionRules, Project
 from bailiff_core.plan import Planning, read_snapshot, run
 
@@ -48,6 +49,7 @@ def states(report: Any, round_: int = 0) -> dict[str, tuple[str, str | None]]:
 
 
 # --- what comes in
+# ruff: noqa: E501
 
 
 def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
 @pytest.mark.parametrize(
     ("jobs", "told"),
     [
-        ("- {name: a, node: n2}", "jobs.0.node: no node 'n2'; did you mean 'n1'?"),
+        ("- {name: a, node: n2}", "jobs.0.node: no node 'n2'; there are n1"),
         ("- {name: a, state: running}", "jobs.0.state: a running task stands on a node: write `node`"),
         ("- {name: a, node: n1, state: pending}", "jobs.0.node: a pending task stands nowhere; where it may run is said with `nodes`"),
         ("- {name: a, gpus: 3, node: n1}", "jobs.0.node: node n1 has 2 GPUs, and too few are left for this running task"),
@@ -198,7 +200,10 @@ def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
         "jobs": [{"name": "a", "gpus": 1, "state": "reserved", "node": "n1"}, {"name": "b", "gpus": 1}],
     }
     report = run(read_snapshot(pool), rounds=2)
-    assert [[line.after.state for line in each.tasks] for each in report.rounds] == [["reserved", "placed"], ["running", "running"]]
+    assert [[line.after.state for line in each.tasks] for each in report.rounds] == [
+        ["reserved", "placed"],
+        ["running", "running"],
+    ]
 
 
 def test_names_of_tasks_break_ties_as_text() -> None:
@@ -256,7 +261,9 @@ def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Pa
     file.write_text(yaml.safe_dump(POOL))
     command = [sys.executable, "-m", "bailiff", "plan", str(file), "--rounds", "3", "-o", "json"]
     found = {
-        subprocess.run(command, check=True, capture_output=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}).stdout
+        subprocess.run(
+            command, check=True, capture_output=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+        ).stdout
         for seed in ("1", "2")
     }
     assert len(found) == 1
@@ -264,7 +271,9 @@ def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Pa
 
 def test_plan_needs_no_kafka_client() -> None:
     code = "import sys; import bailiff.cli, bailiff.cli.plan; print([name for name in sys.modules if 'aiokafka' in name])"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)})
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -310,13 +319,22 @@ def scribe() -> Scribe:
     return Scribe()
 
 
+def requests(scribe: Scribe) -> list[Any]:
+    """Everything that clients have asked for."""
+    partitions = range(topics.REQUESTS.partition_count(1))
+    return [message for each in partitions for message in scribe.cluster.messages(topics.REQUESTS.name, each)]
+
+
+def on(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(folder / "cache"))
+
+
 def ask(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
     file.write_text(text)
-    before = len(scribe.cluster.messages("bailiff.requests", 0))
-    run_: Run = command_on(scribe, monkeypatch)
-    found = run_("plan", "--live", str(file), *options)
+    before = len(requests(scribe))
+    found = on(scribe, monkeypatch, file.parent)("plan", "--live", str(file), *options)
     assert found.exit_code == ExitCode.DONE, found.output
-    assert len(scribe.cluster.messages("bailiff.requests", 0)) == before
+    assert len(requests(scribe)) == before
     return found.output
 
 
@@ -327,13 +345,11 @@ def test_live_says_where_a_job_would_start(scribe: Scribe, monkeypatch: pytest.M
     assert told.splitlines()[-1] == f"computed at pool-a#{scribe.pool.seq}; nothing was submitted"
 
 
-def test_live_says_who_would_leave_and_what_that_costs(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quiet_story(scribe)
     digest = repr(scribe.pool.jobs)
-    told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 8\nclass: interactive\n")
-    assert told.splitlines()[0] == "serve (8 GPUs) would run on gpu-01 by preempt; for it must leave:"
+    told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
+    assert told.splitlines()[0] == "serve (3 × (4 GPUs)) would run on gpu-01 × 2, gpu-02 by preempt; for it must leave:"
     assert told.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
     assert "goes back to the queue" in told
     assert repr(scribe.pool.jobs) == digest
@@ -365,13 +381,11 @@ def test_live_says_what_admission_would_refuse(
 # --- policies
 
 
-def test_policy_diff_says_in_words_what_would_change(
-    scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = Project.model_validate({"name": "vision", "quota": {"gpus": 8}})
     scribe.begin(DEFAULT_POLICY.model_copy(update={"projects": (before,)}))
     file = tmp_path / "policy.yaml"
-    bailiff = command_on(scribe, monkeypatch)
+    bailiff = on(scribe, monkeypatch, tmp_path)
     shown = yaml.safe_load(bailiff("policy", "show", "-o", "yaml").output)
     document = shown.get("policy", shown)
     document["projects"] = [
@@ -380,13 +394,13 @@ def test_policy_diff_says_in_words_what_would_change(
     ]
     document["preemption"]["search_steps"] = PreemptionRules().search_steps // 2
     file.write_text(yaml.safe_dump(document))
-    found = bailiff("policy", "diff", str(file))
-    assert [line.strip() for line in found.output.splitlines()[1:]] == [
+    found = json.loads(bailiff("policy", "diff", str(file), "-o", "json").output)
+    assert found["changes"] == [
         "preemption.search_steps: 20000 → 10000",
         "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
         "projects.speech: new, quota 4 GPUs and 64GiB, limit no bound of GPUs, over quota weight 1 and 1 and 1",
     ]
-    assert len(scribe.cluster.messages("bailiff.requests", 0)) == 0
+    assert len(requests(scribe)) == 0
 
 
 def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
@@ -403,9 +417,9 @@ def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
 def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scribe.begin()
     file = tmp_path / "policy.yaml"
-    bailiff = command_on(scribe, monkeypatch)
+    bailiff = on(scribe, monkeypatch, tmp_path)
     file.write_text(bailiff("policy", "show", "-o", "yaml").output)
     found = json.loads(bailiff("policy", "apply", str(file), "--enforce", "-o", "json").output)
     assert found["enforce"] is True
-    bodies = [json.loads(message.value) for message in scribe.cluster.messages("bailiff.requests", 0)]
+    bodies = [json.loads(message.value) for message in requests(scribe)]
     assert [body["enforce"] for body in bodies] == [True]

@@ -1,4 +1,7 @@
-"""docs/plan.md: each example is run, and what it prints is what the page shows. `python -m tests.unit.client.test_plan_docs` writes them anew."""
+"""docs/plan.md: each example is run, and what it prints is what the page shows.
+
+`python -m tests.unit.client.test_plan_docs` writes them anew.
+"""
 
 import os
 import re
