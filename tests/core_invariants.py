@@ -1,52 +1,78 @@
 """What must hold of a pool between any two turns (DESIGN §8). Each function raises `AssertionError` with the place."""
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
-from bailiff_core.model.pool import ENDED, Pool, Room
+from bailiff_core.model.places import bits
+from bailiff_core.model.pool import ENDED, Job, Pool, Room, Task
 from bailiff_core.model.room import add
-from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.sharing import amount_of, share_of, units_of
+from bailiff_core.model.units import core_stands
+from bailiff_core.placement.rooms import Rooms
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.payload import Decision
+from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide, wake_at
 
 
-def no_device_held_twice(pool: Pool) -> None:
-    """Tasks that hold or are promised a device share it only as the promise and what is on its way out."""
-    holders: dict[tuple[int, int], str] = {}
-    promised: dict[tuple[int, int], str] = {}
-    for job in pool.active_jobs():
-        for task in job.tasks:
-            if task.state == "released":
-                continue
-            book = promised if task.state == "reserved" else holders
-            for number in range(task.devices.bit_length()):
-                if task.devices >> number & 1:
-                    other = book.setdefault((task.node, number), f"{job.id}.{task.index}")
-                    assert other == f"{job.id}.{task.index}", f"device {number} of node {task.node}: {other}, {job.id}"
-    for at, waiting in promised.items():
-        if at in holders:
-            assert pool.nodes[at[0]].releasing.devices >> at[1] & 1, f"{at} is promised to {waiting}, {holders[at]} stays"
+def no_device_over_its_whole(pool: Pool) -> None:
+    """Tasks that hold a device, or are promised it, together take at most all of it; what is on its way out aside."""
+    for book, states in (("held", ("starting", "running", "exited")), ("promised", ("reserved",))):
+        taken: dict[tuple[int, int], Fraction] = {}
+        for job, task in standing(pool):
+            if task.state in states:
+                for number, part in parts_of(pool, job, task).items():
+                    at = (task.node, number)
+                    taken[at] = taken.get(at, Fraction(0)) + part
+                    assert taken[at] <= 1, f"device {number} of node {task.node} is {book} {taken[at]} times, by {job.id} too"
+    staying: dict[tuple[int, int], Fraction] = {}
+    for job, task in standing(pool):
+        if task.state == "reserved" or not is_leaving(job, task):
+            for number, part in parts_of(pool, job, task).items():
+                staying[task.node, number] = staying.get((task.node, number), Fraction(0)) + part
+    for at, part in staying.items():
+        if any(task.state == "reserved" and task.node == at[0] and task.devices >> at[1] & 1 for _, task in standing(pool)):
+            assert part <= 1, f"{at} is promised, and those who stay leave less than that: {part}"
+
+
+def standing(pool: Pool) -> list[tuple[Job, Task]]:
+    """All tasks that hold or are promised room, places kept for moved jobs included."""
+    return [(job, task) for job in pool.jobs.values() for task in (*job.tasks, *job.promise) if task.state != "released"]
+
+
+def parts_of(pool: Pool, job: Job, task: Task) -> dict[int, Fraction]:
+    """How much of each device the task takes."""
+    group, devices = job.group(task.index), pool.nodes[task.node].devices
+    whole = group.gpu_share_milli is None and group.gpu_share_bytes is None
+    return {
+        number: Fraction(1) if whole else Fraction(share_of(group, devices[number]), units_of(devices[number]))
+        for number in bits(task.devices)
+    }
 
 
 def sums_recompute(pool: Pool) -> None:
     """`held`, `releasing` and `reserved` of every node are the sums over its tasks, and nothing is over-filled."""
     found = {number: (Room(), Room(), Room()) for number in pool.nodes}
-    for job in pool.active_jobs():
-        leaving = job.eviction is not None and not job.eviction.stuck and job.eviction.spare_seq is None
-        stuck = job.eviction is not None and job.eviction.stuck
-        for task, group in zip(job.tasks, job.groups(), strict=True):
-            held, releasing, reserved = found[task.node]
-            amounts = amount_of(pool.nodes[task.node], group, task.devices)
-            if task.state == "reserved":
-                add(reserved, *amounts)
-            elif task.state != "released":
-                add(held, *amounts)
-                if leaving or (task.state == "exited" and not stuck):
-                    add(releasing, *amounts)
+    for job, task in standing(pool):
+        held, releasing, reserved = found[task.node]
+        amount = amount_of(pool.nodes[task.node], job.group(task.index), task.devices)
+        if task.state == "reserved":
+            add(reserved, *amount)
+            continue
+        add(held, *amount)
+        if is_leaving(job, task):
+            add(releasing, *amount)
     for number, node in pool.nodes.items():
         assert (node.held, node.releasing, node.reserved) == found[number], f"sums of {node.name}"
+
+
+def is_leaving(job: Job, task: Task) -> bool:
+    """Whether the room that the task holds may be counted on: by the job's eviction, its own, or because it ended."""
+    evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
+    gone = task.state == "exited" or any(eviction.spare_seq is None for eviction in evictions)
+    return gone and not any(eviction.stuck for eviction in evictions)
 
 
 def nothing_over_filled(pool: Pool) -> None:
@@ -55,6 +81,15 @@ def nothing_over_filled(pool: Pool) -> None:
         assert node.held.cpu_milli <= node.capacity.cpu_milli, node.name
         assert node.held.memory_bytes <= node.capacity.memory_bytes, node.name
         assert node.held.slots <= node.capacity.slots, node.name
+
+
+def the_scene_is_true(pool: Pool) -> None:
+    """Free room and use of projects as they are kept from turn to turn are what a look at everything finds."""
+    scene = scene_of(pool)
+    fresh = Rooms.of(pool)
+    assert {number: (node.unheld, node.later) for number, node in scene.rooms.nodes.items()} == {
+        number: (node.unheld, node.later) for number, node in fresh.nodes.items()
+    }
 
 
 def every_job_in_one_index(pool: Pool) -> None:
@@ -69,12 +104,13 @@ def every_job_in_one_index(pool: Pool) -> None:
             "leaving": name in pool.leaving,
         }
         expected = {
-            "queue": job.phase == "pending",
+            "queue": job.phase == "pending" or lacks_surplus(job),
             "active": job.phase in ("reserved", "starting", "running", "evicting"),
             "ended": job.phase in ENDED,
-            "reserved": job.phase == "reserved",
-            "starting": job.phase == "starting",
-            "leaving": job.phase == "evicting",
+            "reserved": any(task.state == "reserved" for task in job.tasks),
+            "starting": job.phase in ("starting", "running")
+            and any(task.state == "starting" and task.eviction is None for task in job.tasks),
+            "leaving": job.eviction is not None or any(task.eviction is not None for task in job.tasks),
         }
         assert where == expected, f"{name} is {job.phase}: {where}"
     for index in (pool.queue, pool.active, pool.ended, pool.reserved, pool.starting, pool.leaving):
@@ -82,37 +118,70 @@ def every_job_in_one_index(pool: Pool) -> None:
     assert pool.queue == sorted(pool.queue, key=lambda name: queue_key(pool.jobs[name]))
 
 
+def lacks_surplus(job: Job) -> bool:
+    """Whether a running job may get more tasks."""
+    free = job.phase in ("starting", "running") and not job.cancelled and job.plan is None
+    return free and len(job.tasks) < job.size and not any(task.exit_code == 0 for task in job.tasks)
+
+
 def gangs_are_whole(pool: Pool) -> None:
-    """A job has all its tasks, or none; and none keeps running beside a member that failed, unless it is leaving."""
+    """A job has all that it needs, or nothing; and none keeps running beside a member that failed, unless it is leaving.
+
+    Who lacks a member that it needs is noted as stale.
+    """
     for job in pool.jobs.values():
         if job.phase in ("pending", *ENDED):
             assert not job.tasks, f"{job.id} is {job.phase} and has tasks"
             continue
-        assert [task.index for task in job.tasks] == list(range(job.size)), job.id
+        indices = [task.index for task in job.tasks]
+        assert indices == sorted(set(indices)), job.id
         states = {task.state for task in job.tasks}
-        assert ("reserved" in states) == (job.phase == "reserved"), f"{job.id} is {job.phase}: {states}"
+        assert job.phase != "reserved" or states == {"reserved"}, f"{job.id} is {job.phase}: {states}"
+        assert job.phase != "evicting" or "reserved" not in states, f"{job.id} leaves and is promised room"
         assert states != {"released"}, f"{job.id} is over and not closed"
-        broken = [t for t in job.tasks if t.state in ("exited", "released") and t.exit_code != 0]
-        if broken and job.phase in ("starting", "running"):
-            assert not states & {"starting", "running"}, f"half of {job.id} runs on"
+        if job.phase == "evicting" or not states & {"starting", "running"}:
+            continue
+        here = [t for t in job.tasks if t.eviction is None and t.state in ("starting", "running", "reserved")]
+        finished = any(t.exit_code == 0 for t in job.tasks)
+        assert core_stands(job, here) or finished or job.stale_since is not None, f"half of {job.id} runs on"
+        grace = pool.rules.protections.stale_gang
+        assert grace or finished or core_stands(job, here), f"half of {job.id} runs on"
+        failed = [t for t in job.tasks if t.state in ("exited", "released") and t.eviction is None and t.exit_code]
+        assert not failed or job.phase not in ("starting", "running"), f"half of {job.id} runs on"
 
 
 def evictions_have_reasons(pool: Pool) -> None:
     """Whoever is leaving has an eviction, and one for a plan has the plan, is spared, or cannot go back."""
     for job in pool.jobs.values():
         assert (job.phase == "evicting") == (job.eviction is not None), f"{job.id} is {job.phase}: {job.eviction}"
-        eviction = job.eviction
-        if eviction is None or eviction.cause != "preemption" or eviction.begun_seq is not None:
-            continue
-        assert eviction.plan in pool.plans, f"{job.id} waits to be evicted for a plan that is gone"
-        assert job.id in pool.plans[eviction.plan].victims
+        for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
+            if eviction is None or eviction.cause != "preemption" or eviction.begun_seq is not None:
+                continue
+            assert eviction.plan in pool.plans, f"{job.id} waits to be evicted for a plan that is gone"
+            assert job.id in pool.plans[eviction.plan].victims
+
+
+def promises_are_kept_for_those_who_move(pool: Pool) -> None:
+    """Only a job on its way out has a place kept for it, and only for a while."""
+    for job in pool.jobs.values():
+        assert not job.promise or (job.phase == "evicting" and job.promise_until is not None), f"{job.id} is {job.phase}"
+
+
+def run_limits_are_those_of_running_jobs(pool: Pool) -> None:
+    """Every running job with a limit is in the list, once, in order."""
+    limits = [
+        (job.last_start + job.demand.run_time_limit, job.id)
+        for job in pool.jobs.values()
+        if job.phase == "running" and job.demand.run_time_limit is not None and job.last_start is not None
+    ]
+    assert pool.run_limits == sorted(limits)
 
 
 def plans_have_askers(pool: Pool) -> None:
     """A plan lives exactly as long as its asker waits on its reservation."""
     for seq, plan in pool.plans.items():
         assert pool.jobs[plan.job].plan == seq
-        assert pool.jobs[plan.job].phase == "reserved"
+        assert any(task.state == "reserved" for task in pool.jobs[plan.job].tasks)
 
 
 def requests_are_open(pool: Pool) -> None:
@@ -126,7 +195,7 @@ def requests_are_open(pool: Pool) -> None:
 
 def nothing_accepted_is_forgotten(pool: Pool) -> None:
     """Every job waits in the queue, holds room, or has ended."""
-    assert set(pool.jobs) == {*pool.queue, *pool.active, *pool.ended}
+    assert set(pool.jobs) == {*pool.queue, *pool.active, *pool.ended}, "a job is nowhere"
 
 
 def at_rest(pool: Pool) -> None:
@@ -145,12 +214,14 @@ def snapshot_is_whole(pool: Pool) -> None:
 
 
 BETWEEN_TURNS: tuple[Callable[[Pool], None], ...] = (
-    no_device_held_twice,
+    no_device_over_its_whole,
     sums_recompute,
     nothing_over_filled,
     every_job_in_one_index,
     gangs_are_whole,
     evictions_have_reasons,
+    promises_are_kept_for_those_who_move,
+    run_limits_are_those_of_running_jobs,
     plans_have_askers,
     requests_are_open,
     nothing_accepted_is_forgotten,

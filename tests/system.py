@@ -32,7 +32,7 @@ from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Headers, Message, Producer, Receipt
 from bailiff_bus.view import DomainView
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.policy import DEFAULT_POLICY, PriorityClass
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy, PriorityClass
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
@@ -68,8 +68,15 @@ class System:
     its own, `node-agent-2`.
     """
 
-    def __init__(self, folder: Path, *, kafka: EmbeddedKafka | None = None, env: Mapping[str, str] | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kafka: EmbeddedKafka | None = None,
+        env: Mapping[str, str] | None = None,
+        policy: Policy = POLICY,
+    ) -> None:
+        self.folder, self._policy = folder, policy
         self.broken = False
         self.marks = folder / "marks"
         plan = Plan(
@@ -93,7 +100,7 @@ class System:
     def start_kafka(self) -> None:
         """Kafka with its topics, and the files that the services read."""
         self.marks.mkdir(parents=True)
-        (self.folder / "policy.yaml").write_text(yaml.safe_dump(POLICY.model_dump(mode="json")))
+        (self.folder / "policy.yaml").write_text(yaml.safe_dump(self._policy.model_dump(mode="json")))
         self.stack.start_kafka()
 
     def start_services(self) -> None:

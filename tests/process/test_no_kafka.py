@@ -15,7 +15,7 @@ from tests.system import ALL_SERVICES, System
 
 from bailiff_bus import topics
 from bailiff_core.records.decisions import JobEnded
-from bailiff_core.records.facts import EvictionBegun
+from bailiff_core.records.facts import EvictionBegun, NodeLost
 from bailiff_devstack import EmbeddedKafka, free_port
 from bailiff_devstack.identity import wait_until
 from bailiff_devstack.stack import SERVICES
@@ -80,6 +80,42 @@ async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_serv
     for service in ALL_SERVICES:
         assert (await asyncio.to_thread(system.stack.processes.stop, service)).code == 0
         assert '"event": "stopped"' in system.log_of(service)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["stands still", "is killed"])
+async def test_kafka_is_gone_for_20_s_in_the_middle_of_an_eviction(without_services: System, how: str) -> None:
+    """Longer than any request's time and a consumer's session, and not a reason to believe a node lost."""
+    system, kafka = without_services, without_services.stack.kafka
+    system.start_services()
+    await asyncio.to_thread(system.wait_ready)
+    async with system.watch("pool-a") as pool:
+        for name in TRAINING:
+            await pool.submit(name, f"trap '' TERM; {pool.training()}", grace_s=4)
+        await pool.until_running(*TRAINING)
+        for name in TRAINING:
+            await pool.noted(name, attempt=1)
+        await pool.submit("outage-urgent", pool.until_told(), gpus=4, kind="inference")
+        pool.keep(*TRAINING, "outage-urgent")
+        await pool.record(EvictionBegun)
+    await asyncio.to_thread(kafka.pause if how == "stands still" else kafka.kill)
+    await asyncio.sleep(20)  # the length of the outage
+    await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
+
+    async with system.watch("pool-a") as pool:
+        await pool.until_running("outage-urgent")
+        pool.tell("outage-urgent")
+        await pool.until_ended("outage-urgent")
+        await pool.until_running(*TRAINING)
+        for name in TRAINING:
+            await pool.noted(name, pool.job(name).attempt)
+        pool.assert_started_once(*TRAINING, "outage-urgent")
+        assert [pool.job(name).evictions for name in TRAINING].count(1) == 4
+        assert pool.facts(NodeLost) == []
+        await pool.verify(orphans=True)
+    for service in ALL_SERVICES:
+        assert service in system.stack.processes.running()
+        assert "Traceback" not in system.log_of(service)
 
 
 @dataclass

@@ -112,8 +112,11 @@ def test_shares_are_those_of_the_text(seed: int) -> None:
     for _ in range(TREES_AN_EXAMPLE):
         projects, total = some_projects(rng), some_total(rng)
         tree = Tree(projects)
-        requested = rolled_up(tree, some_requests(rng, projects, bytes_too=True))
-        assert fair_shares(tree, total, requested) == reference(projects, total, requested)
+        own, known = some_requests(rng, projects, bytes_too=True), {}
+        requested = rolled_up(tree, own)
+        assert fair_shares(tree, total, requested, known) == reference(projects, total, requested)
+        changed = rolled_up(tree, own | {rng.choice(projects).name: Amounts(some_gpus(rng), some_amount(rng), 0)})
+        assert fair_shares(tree, total, changed, known) == fair_shares(tree, total, changed)
 
 
 @settings(max_examples=200, deadline=None)

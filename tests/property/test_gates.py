@@ -93,7 +93,7 @@ def ratio(used: int, share: int) -> tuple[int, Fraction]:
     return 0, Fraction(used, share)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_set_may_be_taken_if_some_order_of_it_passes(seed: int) -> None:
     rng = Random(seed)

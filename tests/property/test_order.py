@@ -94,7 +94,7 @@ def random_projects(rng: Random) -> list[Project]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**32))
 def test_each_step_is_the_best_of_all(seed: int) -> None:
     rng = Random(seed)

@@ -54,7 +54,7 @@ def happens(rng: Random, town: Town, job: Job) -> None:
         job.preemptible = not job.preemptible
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32))
 def test_kept_use_is_counted_use(seed: int) -> None:
     rng = Random(seed)

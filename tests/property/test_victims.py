@@ -4,18 +4,37 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from random import Random
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import asking
+from tests.builders import Sketch, asking
 from tests.property.small_pools import best_set, fits, may_go, random_pool
 from tests.property.test_placement import never_overfills
+from tests.property.victim_worlds import (
+    allowed,
+    asked_first,
+    best_choice,
+    best_moves,
+    chain,
+    cost,
+    free_room,
+    irreducible,
+    leaving,
+    makes_room,
+    random_world,
+    under_shares,
+    within_limits,
+)
 
+from bailiff_core.model.amounts import Amounts
 from bailiff_core.model.answer import Answer
-from bailiff_core.model.pool import OpenRequest
+from bailiff_core.model.places import numbers
+from bailiff_core.model.policy import Verb
+from bailiff_core.model.pool import Job, OpenRequest, Pool
 from bailiff_core.placement import Budget, GangPlace, from_shares
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import scene_of
@@ -128,6 +147,133 @@ def test_the_hash_seed_does_not_matter() -> None:
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
         found.append(done.stdout)
     assert found[0] == found[1]
+
+
+def answer_in_a_world(seed: int, verb: Verb, steps: int = 20_000) -> tuple[Sketch, Job, Mapping[str, Amounts], Answer]:
+    sketch, asker = random_world(Random(seed), verb)
+    scene = scene_of(sketch.pool)
+    batch = Batch.on(scene)
+    return sketch, asker, batch.shares, select(batch, asking(asker), verb, Budget(steps))
+
+
+def chosen(pool: Pool, answer: Answer) -> dict[str, int]:
+    """How many units of which job the answer takes; they are the first of what the job can lose."""
+    found = {}
+    for victim in answer.victims:
+        units = chain(pool.jobs[victim.job])
+        if not victim.tasks:
+            found[victim.job] = len(units)
+            continue
+        tasks = numbers(victim.tasks)
+        found[victim.job] = next(n for n in range(1, len(units)) if sorted(i for unit in units[:n] for i in unit) == tasks)
+    return found
+
+
+def check_world(seed: int, verb: Verb, steps: int = 20_000) -> Answer:
+    """An answer under preempt or reclaim against all sets of victims."""
+    sketch, asker, shares, answer = answer_in_a_world(seed, verb, steps)
+    pool = sketch.pool
+    nobody = {}
+    if answer.refused is None and not answer.victims:
+        assert makes_room(pool, asker, nobody)
+        return answer
+    if answer.refused is not None:
+        assert answer.would_need
+        if answer.refused == "impossible":
+            best = best_choice(pool, shares, asker, verb)
+            assert not best, f"{best} would do"
+        return answer
+    choice = chosen(pool, answer)
+    assert makes_room(pool, asker, choice)
+    assert irreducible(pool, asker, choice)
+    taken = {name: count for name, count in choice.items() if not next(v for v in answer.victims if v.job == name).moved}
+    best = best_choice(pool, shares, asker, verb)
+    if best is None:
+        assert verb == "reclaim"
+        assert taken != choice, "nobody may be taken, so somebody moves"
+        assert allowed(pool, shares, asker, verb, taken)
+    else:
+        assert allowed(pool, shares, asker, verb, choice)
+        under = under_shares(pool, shares) if verb == "reclaim" else None
+        assert cost(pool, choice, under) >= cost(pool, best, under)
+        if answer.explanation.proven:
+            assert choice == best
+        told = answer.explanation.cost
+        assert told is not None
+        levels = cost(pool, choice, under)
+        ours = [sum(entry.gpu_milli for entry in told.classes), told.under_share_gpu_milli, told.lost_gpu_ms]
+        classes = len({job.priority for job in pool.jobs.values()})
+        assert ours == [sum(levels[:classes]), *levels[classes : classes + 2]]
+        assert [told.jobs_stopped, told.tasks] == list(levels[classes + 2 : classes + 4])
+    everyone_stands(pool, asker, answer)
+    checked = check_answer(scene_of(pool), shares, asker, answer)
+    assert isinstance(checked, Accepted), checked
+    assert checked.victims == answer.victims
+    assert not checked.dropped
+    return answer
+
+
+def check_moves(seed: int, steps: int = 20_000) -> Answer:
+    """An answer under consolidate against all sets of jobs that may move."""
+    sketch, asker, shares, answer = answer_in_a_world(seed, "consolidate", steps)
+    pool = sketch.pool
+    if answer.refused is not None:
+        if answer.refused == "impossible":
+            assert not within_limits(pool, asker, {}) or best_moves(pool, asker) is None
+        return answer
+    if answer.victims:
+        assert all(victim.moved and not victim.tasks for victim in answer.victims)
+        if answer.explanation.proven:
+            assert sorted(victim.job for victim in answer.victims) == best_moves(pool, asker)
+        everyone_stands(pool, asker, answer)
+        assert isinstance(check_answer(scene_of(pool), shares, asker, answer), Accepted)
+    return answer
+
+
+def everyone_stands(pool: Pool, asker: Job, answer: Answer) -> None:
+    """The asker and all who are moved have places of their own, on room that nobody keeps."""
+    gone = leaving(pool, chosen(pool, answer))
+    free = [[list(devices), cpu, slots] for devices, cpu, slots in free_room(pool, gone)]
+    unit = asked_first(asker)
+    movers = [(pool.jobs[victim.job], victim.moved, None) for victim in answer.victims if victim.moved]
+    for job, shares, indices in [(asker, answer.placement, unit), *movers]:
+        members = [task.index for task in job.tasks] if indices is None else indices
+        for place in from_shares(job, shares, members):
+            asked, room = job.groups()[place.index], free[place.node]
+            room[1] -= asked.cpu_milli
+            room[2] -= 1
+            for number in range(len(room[0])):
+                if place.devices >> number & 1:
+                    room[0][number] -= asked.gpu_share_milli or 1000
+            assert min([*room[0], room[1], room[2]]) >= 0, f"node {place.node} is over-filled"
+
+
+@pytest.mark.parametrize("verb", ["preempt", "reclaim"])
+@settings(max_examples=250, deadline=None)
+@given(seed=SEEDS)
+def test_projects_surplus_and_shared_devices_against_every_set(verb: Verb, seed: int) -> None:
+    answer = check_world(seed, verb)
+    assert answer.explanation.proven or answer.refused == "gave-up" or not answer.victims
+
+
+@settings(max_examples=250, deadline=None)
+@given(seed=SEEDS)
+def test_moves_against_every_set_of_movers(seed: int) -> None:
+    check_moves(seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=SEEDS, verb=st.sampled_from(["preempt", "reclaim"]), steps=st.integers(1, 60))
+def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int, verb: Verb, steps: int) -> None:
+    check_world(seed, verb, steps)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["preempt", "reclaim", "consolidate"])
+@settings(max_examples=15_000, deadline=None)
+@given(seed=SEEDS)
+def test_all_verbs_against_every_set_at_length(verb: Verb, seed: int) -> None:
+    check_moves(seed) if verb == "consolidate" else check_world(seed, verb)
 
 
 @pytest.mark.long

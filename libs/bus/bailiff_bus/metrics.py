@@ -33,13 +33,19 @@ COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("domain", "type"), "
 FENCES_REFUSED = Metric("bailiff_fences_refused", "counter", ("domain", "type"), "commands of the past that were refused")
 OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("domain",), "evictions decided and not ended")
 QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("domain", "priority_class"), "jobs that wait")
+LATE_STARTS = Metric(
+    "bailiff_late_starts", "gauge", ("domain", "priority_class", "percent"), "jobs that started later than their class says"
+)
+LATE_STARTS_ALLOWED = Metric(
+    "bailiff_late_starts_allowed", "gauge", ("domain", "priority_class", "percent"), "how many of them may be late"
+)
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
 METRICS = (
     LOG_HEAD, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
-    FENCES_REFUSED, OPEN_EVICTIONS, QUEUE_LENGTH, ALARMS, KAFKA_OUTAGES, ENGINE_INFO,
+    FENCES_REFUSED, OPEN_EVICTIONS, QUEUE_LENGTH, LATE_STARTS, LATE_STARTS_ALLOWED, ALARMS, KAFKA_OUTAGES, ENGINE_INFO,
 )  # fmt: skip
 
 
@@ -61,6 +67,8 @@ class Metrics:
         self.fences_refused = self._counter(FENCES_REFUSED)
         self.open_evictions = self._gauge(OPEN_EVICTIONS)
         self.queue_length = self._gauge(QUEUE_LENGTH)
+        self.late_starts = self._gauge(LATE_STARTS)
+        self.late_starts_allowed = self._gauge(LATE_STARTS_ALLOWED)
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
         self.engine_info = self._gauge(ENGINE_INFO)

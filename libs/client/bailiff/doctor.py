@@ -19,10 +19,12 @@ from bailiff_bus import topics
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.port import BusUnavailable
 from bailiff_bus.settings import SettingsError, read_pools
+from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_core.words import duration_text
 
 from .client import Client
+from .policydoctor import oddities
 from .problem import Problem
 from .settings import ClientSettings
 
@@ -156,7 +158,19 @@ async def domain_checks(client: Client, settings: ClientSettings) -> AsyncIterat
     if not known and not silent:
         yield finding("pools", "wrong", "no pool has a log yet", "start admission; it writes the first record")
     for name in known:
-        yield await _domain_check(client, name)
+        found = await _domain_check(client, name)
+        yield found
+        if found["status"] != "wrong":
+            for check in policy_checks((await client.view(name)).pool):
+                yield check
+
+
+def policy_checks(pool: Pool) -> list[Check]:
+    """What the pool's policy switches off, and what in it can hardly be meant."""
+    check = f"policy {pool.domain}"
+    found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in oddities(pool)]
+    moves = "" if pool.rules.preemption.most_moved else "; consolidate moves nobody (preemption.most_moved is 0)"
+    return found or [finding(check, "ok", f"in force since #{pool.policy_revision}, no verb is switched off{moves}")]
 
 
 def _declared(settings: ClientSettings) -> list[str]:

@@ -26,6 +26,7 @@ from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
+from bailiff_core.protections import start_within
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import (
     ClockAdvanced,
@@ -188,8 +189,15 @@ class Writer:
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
-        lease = self._pool.rules.nodes.lease
-        return Fence(node=name, incarnation=node.incarnation, sender="admission", sender_epoch=self._pool.epoch, lease=lease)
+        rules = self._pool.rules.nodes
+        return Fence(
+            node=name,
+            incarnation=node.incarnation,
+            sender="admission",
+            sender_epoch=self._pool.epoch,
+            lease=rules.lease,
+            lost_margin=rules.lost_margin,
+        )
 
     # --- turns
 
@@ -451,6 +459,10 @@ class Writer:
             for entry in self._pool.rules.priority_classes:
                 waiting = sum(self._pool.jobs[name].class_name == entry.name for name in self._pool.queue)
                 self._metrics.queue_length.labels(self._view.domain, entry.name).set(waiting)
+            for promise in start_within.kept(self._pool):
+                labels = (self._view.domain, promise.class_name, promise.percent)
+                self._metrics.late_starts.labels(*labels).set(promise.late)
+                self._metrics.late_starts_allowed.labels(*labels).set(promise.allowed)
             self._metrics.open_evictions.labels(self._view.domain).set(len(self._pool.leaving))
         if boot - self._erased >= ERASE_EVERY:
             self._erased = boot

@@ -6,7 +6,7 @@ link sends in order. What is on disk when the agent dies is enough for the next 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,10 @@ from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
-LEASE_UNTIL_TOLD = 600_000_000
+LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 TERMINATED = "terminated"  # on disk only: TERM has really been sent
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
+SUPERSEDED = "another agent has joined under this node's name"
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Held:
     devices: tuple[str, ...]
     state: str = "running"
     exit_code: int | None = None
+    reason: str = ""
     stages: set[str] = field(default_factory=set)
     before: tuple[DeviceReading, ...] | None = None
     pids: tuple[int, ...] = ()
@@ -91,7 +93,11 @@ class Agent:
     def __init__(self, machine: Machine, ambient: Ambient, metrics: Metrics, has_reports: Callable[[], None]) -> None:
         self.machine, self._ambient, self._metrics = machine, ambient, metrics
         self._has_reports = has_reports
-        self.lease = int(machine.storage.read("lease") or LEASE_UNTIL_TOLD)
+        told = [int(each) for each in (machine.storage.read("lease") or b"").split()]
+        self.lease = told[0] if told else LEASE_UNTIL_TOLD
+        self.lost_margin = told[1] if len(told) > 1 else MARGIN_UNTIL_TOLD
+        self._leased_from = ambient.boot()
+        self._cut_off = self._joined = False
         self._held: dict[TaskKey, Held] = {}
         self._baseline: dict[str, int] = {}
         self._jobs: set[asyncio.Task[None]] = set()
@@ -111,6 +117,8 @@ class Agent:
                 self._held[found.key] = held
                 if isinstance(found, Exit):
                     held.state, held.exit_code = "exited", found.code
+                    held.stages.update(found.lease_stages)
+                    held.reason = _why(found)
         for eviction in machine.evictions.running():
             held_by_key = {str(key): held for key, held in self._held.items()}
             if eviction.key in held_by_key:
@@ -232,6 +240,7 @@ class Agent:
                 "devices": held.devices,
                 "state": held.state,
                 "exit_code": held.exit_code,
+                "reason": held.reason,
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
             }
         )
@@ -245,21 +254,63 @@ class Agent:
             if held.runtime == "process" and isinstance(runtime, ProcessRuntime)
         ]
 
+    # --- the lease (log protocol §7)
+
+    def renew(self, sent: int) -> None:
+        """Kafka has what was sent at this boot time, so its append time is no earlier: the lease runs from then."""
+        self._leased_from = sent
+        for runtime in self.machine.runtimes.values():
+            runtime.renew(sent + self.lease, self._grace_without_kafka())
+        if not self._lease_is_over():
+            self._cut_off = False
+
+    def check_lease(self) -> None:
+        """Cut off for longer than the lease, or stopped: what runs leaves, and what this incarnation was told is void.
+
+        Commands that waited for it meanwhile were given by a log that has given it up since, or is about to.
+        """
+        if self._cut_off or not self._lease_is_over():
+            return
+        self._cut_off, self._joined = True, False
+        self._log.error("not heard for longer than the lease: tasks are stopped, and the node joins anew", lease_us=self.lease)
+        fresh = replace(self.machine.incarnation, incarnation=self._ambient.fresh().hex())
+        self.machine = replace(self.machine, incarnation=fresh)
+        self.machine.reports.sent(self.machine.reports.next_number - 1)  # the announcement says it all
+        self.announce()
+        self._leave(self._grace_without_kafka(), ISOLATED)
+
+    def _lease_is_over(self) -> bool:
+        return self._ambient.boot() - self._leased_from > self.lease
+
+    def _grace_without_kafka(self) -> int:
+        """Half of what admission waits beyond the lease; the rest is for KILL to be carried out and seen."""
+        return self.lost_margin // 2
+
+    def _leave(self, grace: int, reason: str) -> None:
+        for held in self._held.values():
+            if held.state == "running" and self.machine.evictions.get(str(held.key)) is None:
+                self._begin_eviction(held, grace, {"reason": reason, "for": ""})
+
     # --- commands
 
     async def obey(self, command: CommandBody) -> None:
         """Carry the command out if it is meant for this incarnation and no fence forbids it."""
+        self.check_lease()
         machine = self.machine
         if command.incarnation != machine.incarnation.incarnation:
+            if isinstance(command, Fence):
+                self._fence_of_another(command)
             return
         if command.sender == "admission" and not machine.fences.admission_epoch_ok(command.sender_epoch):
             self._refused(command)
             return
         match command:
             case Fence():
-                if command.lease != self.lease:
-                    self.lease = command.lease
-                    machine.storage.replace("lease", str(command.lease).encode())
+                self._joined = True
+                if (command.lease, command.lost_margin) != (self.lease, self.lost_margin):
+                    self.lease, self.lost_margin = command.lease, command.lost_margin
+                    machine.storage.replace("lease", f"{self.lease} {self.lost_margin}".encode())
+                    self.renew(self._leased_from)
             case SendInventory():
                 self.announce()
             case StartTask():
@@ -268,6 +319,13 @@ class Agent:
                 await self._evict(command)
             case Spare():
                 self._spare(command)
+
+    def _fence_of_another(self, fence: Fence) -> None:
+        """After this incarnation has joined, a fence for another one means that the log listens to that one alone."""
+        if self._joined and self.machine.fences.admission_epoch_ok(fence.sender_epoch):
+            self._joined = False
+            self._log.error("another agent speaks for this node; its tasks are stopped. Give one of them another name")
+            self._leave(0, SUPERSEDED)
 
     def _refused(self, command: CommandBody) -> None:
         self._metrics.fences_refused.labels(self.machine.node.domain, type(command).__name__).inc()
@@ -335,7 +393,7 @@ class Agent:
 
     def _tell_end(self, held: Held) -> None:
         if held.state in ("exited", "released") and held.exit_code is not None:
-            self._tell(held.key, TaskEnded, exit_code=held.exit_code)
+            self._tell(held.key, TaskEnded, exit_code=held.exit_code, reason=held.reason)
         if held.state == "released":
             held.last_report = self._tell(held.key, TaskIsReleased)
 
@@ -419,12 +477,6 @@ class Agent:
         while (left := boot - self._ambient.boot()) > 0:  # noqa: ASYNC110 - a moment is awaited, no state
             await asyncio.sleep(left / 1_000_000)
 
-    def isolated(self) -> None:
-        """Cut off for longer than the lease: stop every job through the normal stages."""
-        for held in self._held.values():
-            if held.state == "running" and self.machine.evictions.get(str(held.key)) is None:
-                self._begin_eviction(held, 30_000_000, {"reason": ISOLATED, "for": ""})
-
     # --- exits and release
 
     async def _watch(self, runtime: Runtime) -> None:
@@ -435,8 +487,12 @@ class Agent:
                 self._exited(held, end)
 
     def _exited(self, held: Held, end: Exit) -> None:
-        held.state, held.exit_code = "exited", end.code
-        self._tell(held.key, TaskEnded, exit_code=end.code, reason=_why(end))
+        held.state, held.exit_code, held.reason = "exited", end.code, _why(end)
+        for stage in end.lease_stages:
+            if stage not in held.stages:
+                held.stages.add(stage)
+                self._tell(held.key, EvictionStageReached, stage=stage)
+        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason)
         self._spawn(self._release(held))
 
     async def _release(self, held: Held) -> None:
@@ -480,6 +536,8 @@ def _stages_until(stage: str) -> tuple[str, ...]:
 
 
 def _why(end: Exit) -> str:
+    if end.lease_stages:
+        return "its agent was not heard in Kafka for longer than the node's lease, so its supervisor stopped it"
     if end.error is not None:
         return end.error
     if end.supervisor_lost:

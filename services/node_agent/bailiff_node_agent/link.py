@@ -19,6 +19,7 @@ from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Producer,
 from .agent import Agent, read_report
 
 LOOK_FOR_PARTITIONS_EVERY_S = 30.0
+LOOK_AT_LEASES_EVERY_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
@@ -30,7 +31,6 @@ class Link:
         self._agents: dict[tuple[str, str], Agent] = {}
         self._news = asyncio.Event()
         self._sent: dict[tuple[str, str], int] = {}
-        self._heard_at = ambient.boot()
         self.waiting_for: str | None = "not connected yet"
 
     def add(self, agent: Agent) -> None:
@@ -44,6 +44,13 @@ class Link:
 
     async def run(self) -> NoReturn:
         """Until cancelled. A lost connection is made anew; senders repeat the commands that were missed."""
+        leases = asyncio.ensure_future(self._watch_leases())
+        try:
+            await self._keep_connected()
+        finally:
+            leases.cancel()
+
+    async def _keep_connected(self) -> NoReturn:
         pause = FIRST_PAUSE_S
         while True:
             try:
@@ -53,7 +60,6 @@ class Link:
                 logger().warning("no link to Kafka, trying again", why=str(error))
             await asyncio.sleep(pause)
             pause = FIRST_PAUSE_S if self.waiting_for is None else min(2 * pause, LONGEST_PAUSE_S)
-            self._check_lease()
 
     async def _connected(self) -> None:
         producer = await self._bus.producer()
@@ -114,13 +120,13 @@ class Link:
         while True:
             self._news.clear()
             for at, agent in self._agents.items():
-                unsent = agent.machine.reports.unsent()
+                unsent, at_boot = agent.machine.reports.unsent(), self._ambient.boot()
                 acknowledgements = [await self._send(producer, agent, read_report(report)) for _, report in unsent]
                 for acknowledgement in acknowledgements:
                     await acknowledgement
-                    self._heard_at = self._ambient.boot()
                 if unsent:
                     self._sent[at] = unsent[-1][0]
+                    agent.renew(at_boot)
                     agent.received(unsent[-1][0])
             await self._news.wait()
 
@@ -129,9 +135,9 @@ class Link:
             await asyncio.sleep(self._heartbeat_s)
             for at, agent in self._agents.items():
                 if at in self._sent:
+                    at_boot = self._ambient.boot()
                     await (await self._send(producer, agent, agent.heartbeat(self._sent[at])))
-                    self._heard_at = self._ambient.boot()
-            self._check_lease()
+                    agent.renew(at_boot)
 
     async def _send(self, producer: Producer, agent: Agent, body: ReportBody) -> Awaitable[Receipt]:
         node = agent.machine.node
@@ -144,11 +150,12 @@ class Link:
         )
         return await producer.send(topics.NODE_REPORTS.name, value, key=node.domain.encode(), headers=headers)
 
-    def _check_lease(self) -> None:
-        silence = self._ambient.boot() - self._heard_at
-        for agent in self._agents.values():
-            if silence > agent.lease:
-                agent.isolated()
+    async def _watch_leases(self) -> NoReturn:
+        """Beside the connection, which may hang for as long as a send may."""
+        while True:
+            await asyncio.sleep(LOOK_AT_LEASES_EVERY_S)
+            for agent in self._agents.values():
+                agent.check_lease()
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready while Kafka is reached."""

@@ -35,8 +35,8 @@ def statuses(checks: list[Check]) -> dict[str, str]:
 async def test_a_healthy_installation(client: Client) -> None:
     found = await examine(client, ClientSettings())
     assert statuses(found) == {
-        "python": "ok", "packages": "ok", "engine": "ok", "kafka": "ok", "topics": "ok", "pool pool-a": "ok", "clock": "ok",
-        "services": "skipped",
+        "python": "ok", "packages": "ok", "engine": "ok", "kafka": "ok", "topics": "ok", "pool pool-a": "ok",
+        "policy pool-a": "ok", "clock": "ok", "services": "skipped",
     }  # fmt: skip
     assert json.loads(json.dumps(found)) == found
 
@@ -88,7 +88,7 @@ async def test_a_pool_whose_jobs_wait_and_whose_log_is_quiet(scribe: Scribe) -> 
     preemption = Scribe()
     preemption_story(preemption)
     async with Client(preemption.cluster.client("c"), source="test", now=lambda: preemption.now + 20 * MINUTE) as client:
-        (found,) = [check async for check in domain_checks(client, ClientSettings(pools=Path("none.yaml")))]
+        (found, _) = [check async for check in domain_checks(client, ClientSettings(pools=Path("none.yaml")))]
     assert (found["status"], found["advice"]) == ("warn", "is admission running?")
 
 

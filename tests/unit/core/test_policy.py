@@ -71,3 +71,15 @@ def test_a_longer_promise_counts_from_the_next_one(story):
     assert story.job("next").reserved_until == story.time + 10 * MINUTE
     story.wait(10 * MINUTE)
     assert story.expect("JobPlaced", job="next").expires == story.time + 60 * MINUTE
+
+
+def test_a_node_that_may_not_have_heard_is_given_as_long_as_before(story):
+    """Lease and margin together, whichever of the two becomes shorter, until the node joins anew."""
+    story.apply_policy(policy(nodes={"lease": "10m", "lost_margin": "1m"}))
+    story.node("n1", gpus=8)
+    node = story.pool.nodes[0]
+    for lease, margin, waits in [(300, 60, 660), (300, 20, 660), (900, 20, 920), (60, 1000, 1060), (60, 20, 1060)]:
+        story.apply_policy(policy(nodes={"lease": f"{lease}s", "lost_margin": f"{margin}s"}))
+        assert node.lease + story.pool.rules.nodes.lost_margin == waits * SECOND
+    story.node("n1", gpus=8)
+    assert story.pool.nodes[0].lease == 60 * SECOND

@@ -32,10 +32,11 @@ def test_who_is_behind_the_asker_waits_for_its_answer(story):
 
 def test_and_then_takes_room_that_the_asker_has_no_use_for(story):
     half_full(story)
-    story.submit("small", gpus=4)
-    story.node("n2", gpus=4)
+    story.submit("small", gpus=2)
+    story.node("n2", gpus=6)
     story.expect_only()
     story.propose()
+    assert [choice.moved[0].node for choice in story.expect("PreemptionDecided").victims] == [1]
     story.expect("JobPlaced", job="small")
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
 
 from bailiff_core.model.pool import Eviction
-from bailiff_core.protections import RULES, excluded_by, forbidden
+from bailiff_core.protections import RULES, Together, excluded_by
 
 DEPARTMENTS = [
     {"name": "lab", "quota": {"gpus": 8}},
@@ -22,6 +22,11 @@ def shield(bench: Bench, unit, verb="preempt") -> str | None:
 def test_without_protections_whatever_is_lower_and_preemptible_may_go():
     bench = Bench()
     assert shield(bench, core(bench.running("x"))) is None
+
+
+def forbidden(bench: Bench, leaving, verb="preempt") -> str | None:
+    bench.pool.scene = None
+    return Together(bench.pool, verb, bench.asker).forbids(leaving)
 
 
 # --- already leaving, held, not preemptible, priority
@@ -94,12 +99,12 @@ def test_quota_shields_what_others_run_within_their_quota():
     assert shield(bench, core(within)) == "quota-shields"
     beyond = bench.running("beyond", project="vision", gpus=1)
     assert shield(bench, core(within)) is None, "one GPU over: any of them may be the one"
-    assert forbidden(bench.pool, "preempt", bench.asker, [core(within)]) is None
-    assert forbidden(bench.pool, "preempt", bench.asker, [core(beyond)]) is None
+    assert forbidden(bench, [core(within)]) is None
+    assert forbidden(bench, [core(beyond)]) is None
     both = [core(within), core(beyond)]
-    told = forbidden(bench.pool, "preempt", bench.asker, both)
+    told = forbidden(bench, both)
     assert told == "project vision would lose more than it uses beyond its quota", "whichever goes last finds it within"
-    assert forbidden(bench.pool, "reclaim", bench.asker, both) is None, "reclaim has a test of its own"
+    assert forbidden(bench, both, "reclaim") is None, "reclaim has a test of its own"
 
 
 def test_quota_shields_can_be_off_and_never_bind_the_project_itself():
@@ -163,7 +168,9 @@ def test_min_runtime_against_preempt_is_the_nearest_one_above_the_victim():
         {"name": "vision", "parent": "lab"},
         {"name": "speech", "parent": "lab", "min_runtime": {"preempt": "0s"}},
     ]
-    bench = Bench(projects=projects, preemption={"scope": "pool", "quota_shields": False}, protections={"min_runtime": {"preempt": "1h"}})
+    bench = Bench(
+        projects=projects, preemption={"scope": "pool", "quota_shields": False}, protections={"min_runtime": {"preempt": "1h"}}
+    )
     ages = {"vision": 30 * MINUTE, "speech": 0, "unknown": HOUR}
     for project, least in ages.items():
         job = bench.running(f"old-{project}", age=least, project=project)
@@ -273,8 +280,8 @@ def test_a_budget_is_spent_by_who_is_on_its_way_out():
 def test_a_budget_bounds_a_set_as_a_whole():
     bench = Bench(protections=WEB_BUDGET)
     jobs = [bench.running(name, labels={"app": "web"}) for name in "xy"]
-    assert forbidden(bench.pool, "preempt", bench.asker, [core(jobs[0])]) is None
-    told = forbidden(bench.pool, "preempt", bench.asker, [core(job) for job in jobs])
+    assert forbidden(bench, [core(jobs[0])]) is None
+    told = forbidden(bench, [core(job) for job in jobs])
     assert "budget 'web' lets at most 1" in told
 
 
@@ -283,7 +290,7 @@ def test_a_budget_does_not_count_surplus_or_promises():
     elastic = bench.running("x", tasks=3, min_tasks=1, labels={"app": "web"})
     promised = bench.running("y", phase="reserved", labels={"app": "web"})
     gone = [surplus(elastic), core(promised), core(bench.running("z", labels={"app": "web"}))]
-    assert forbidden(bench.pool, "preempt", bench.asker, gone) is None
+    assert forbidden(bench, gone) is None
     bench.pool.policy = Bench(protections={"budgets": [{"name": "web", "most": 0}]}).pool.policy
     assert shield(bench, surplus(elastic)) is shield(bench, core(promised)) is None
     assert shield(bench, core(elastic)) == "budget"

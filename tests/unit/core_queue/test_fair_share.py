@@ -26,6 +26,11 @@ TABLE: dict[str, tuple[int, list[tuple[dict[str, Any], int, int]]]] = {
     ),
     # Round 1: 4 each; the first takes its 1, the others 4, 3 left. Round 2: 1½ each: 1, and one left over.
     "who is satisfied leaves the rest to others": (12, [({}, 1, 1), ({}, 9, 6), ({}, 9, 5)]),
+    # Round 1: 1½, 3, 4½: the second is just satisfied, and 1 is left. Round 2: ¼ and ¾.
+    "just satisfied is satisfied, and another round follows": (
+        9,
+        [({"weight": 1}, 9, 1), ({"weight": 2}, 3, 3), ({"weight": 3}, 9, 5)],
+    ),
     "weight 0 gets its quota and nothing else": (10, [({"weight": 0, "quota": 2}, 9, 2), ({}, 3, 3), ({}, 9, 5)]),
     "weight 0 for everybody: nobody borrows": (8, [({"weight": 0, "quota": 1}, 9, 1), ({"weight": 0, "quota": 2}, 9, 2)]),
     "high priority borrows first": (8, [({"quota": 1}, 9, 2), ({"quota": 1, "priority": 1}, 6, 6)]),

@@ -32,6 +32,14 @@ def test_limits_are_tested_after_victims_are_gone() -> None:
     assert over_limit(scene, unit) is None
 
 
+def test_who_asks_for_none_of_a_resource_is_not_refused_for_it() -> None:
+    town = Town(project("a", limit=2, quota=2))
+    town.runs("from-before-the-limit-was-lowered", "a", group(gpus=4), preemptible=False)
+    unit = whole(town.waits("w", "a", group(cpu=1), preemptible=False))
+    scene = town.scene()
+    assert (over_limit(scene, unit), over_quota(scene, unit)) == (None, None)
+
+
 def test_other_resources_are_named_as_people_name_them() -> None:
     town = Town(project("a", limit={"cpus": 1.5, "memory": "3GiB"}))
     scene = town.scene()
@@ -223,4 +231,5 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
     assert Reclaim(scene, shares, asker).balanced([near])  # shop lost nothing
     assert Reclaim(scene, shares, asker).balanced([far])  # lab 6/4, shop 8/4
+    assert not Reclaim(scene, {**shares, "lab": gpus(3)}, asker).balanced([far])  # 6/3 and 8/4: as full is too full
     assert Reclaim(scene, {**shares, "shop": Amounts()}, asker).balanced([far])  # a sibling entitled to nothing is no measure

@@ -62,6 +62,16 @@ def test_a_job_that_is_put_back_asks_for_its_surplus_after_those_below_their_min
     assert order.next() is None
 
 
+def test_a_job_that_waits_already_is_not_put_back_twice_and_a_new_one_may_join() -> None:
+    town = Town(project("a"))
+    first, second = town.waits("first", "a"), town.waits("second", "a")
+    order = Pass(town.scene(), [first])
+    order.put_back(first)
+    order.put_back(second)
+    found = [order.next(), order.next(), order.next()]
+    assert [unit and unit.job.id for unit in found] == ["first", "second", None]
+
+
 def stands(job: Job, count: int) -> None:
     """The fold has placed so many of its tasks."""
     job.tasks = Town().runs("x", "", group(count=count)).tasks

@@ -28,11 +28,13 @@ class CommandBody(MessageBody):
 class Fence(CommandBody):
     """Admission commands of a lower epoch than `sender_epoch` are refused from now on.
 
-    lease: how long the agent may be cut off from Kafka before it stops its jobs.
+    lease: how long the agent may be cut off from Kafka before it stops its jobs. lost_margin: how much longer the log
+    believes in the node; half of it is the jobs' time from notice to KILL.
     """
 
     TYPE: ClassVar[str] = "bailiff.Fence.v1"
     lease: Duration = 600_000_000
+    lost_margin: Duration = 60_000_000
 
 
 class TaskAt(Document):

@@ -26,6 +26,7 @@ class TaskHeld(Document):
     devices: tuple[OpaqueId, ...] = ()
     state: Literal["running", "exited", "released"]
     exit_code: Integer | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
     noticed: bool = False
     term_sent: bool = False
     kill_sent: bool = False

@@ -169,6 +169,7 @@ def job_aged(pool: Pool, decision: decisions.JobAged) -> None:
     job = pool.jobs[decision.job]
     with reordering(pool, job):
         job.priority = decision.effective
+    job.next_request_at = job.refused_requests = 0
     pool.touched[job.id] = None
 
 

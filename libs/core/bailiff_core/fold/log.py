@@ -19,6 +19,7 @@ def domain_created(pool: Pool, fact: facts.DomainCreated) -> None:
 @folds(facts.PolicyApplied)
 def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
     """Jobs take the values of their class as it is now; whoever runs stays, unless `enforce` says otherwise."""
+    before, after = (pool.policy or fact.policy).nodes, fact.policy.nodes
     pool.policy, pool.policy_revision = fact.policy, pool.seq
     pool.enforcing = fact.enforce
     pool.scene = None  # the tree of projects may be another one
@@ -28,7 +29,8 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
             take_class(job, entry)
     pool.queue.sort(key=lambda name: (-pool.jobs[name].priority, pool.jobs[name].seq, name))
     for node in pool.nodes.values():
-        node.lease = max(node.lease, fact.policy.nodes.lease)  # an agent that is cut off goes by the older, longer one
+        # An agent that is cut off goes by the older lease and margin: the two together never become less for it.
+        node.lease = max(node.lease + before.lost_margin, after.lease + after.lost_margin) - after.lost_margin
     pool.room_grew = True
     if fact.request is not None:
         remember(pool, fact.request)

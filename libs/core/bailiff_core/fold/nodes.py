@@ -94,7 +94,8 @@ def node_returned(pool: Pool, fact: facts.NodeReturned) -> None:
 
 @folds(facts.NodeUnreachable)
 def node_unreachable(pool: Pool, fact: facts.NodeUnreachable) -> None:
-    """Nothing new is placed there; what runs is believed to run."""
+    """Nothing new is placed there; what runs is believed to run. Whoever is first in the queue may wait for other room now."""
+    pool.room_grew = True
     pool.nodes[pool.node_numbers[fact.node]].state = "unreachable"
     pool.ever_fits.clear()
     pool.stale_nodes[pool.node_numbers[fact.node]] = None
@@ -120,6 +121,7 @@ def _speaks(pool: Pool, node: str) -> None:
 @folds(facts.NodeLost)
 def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
     """Its lease is over: whatever ran there has ended."""
+    pool.room_grew = True
     number = pool.node_numbers[fact.node]
     pool.nodes[number].state = "lost"
     pool.ever_fits.clear()
@@ -133,6 +135,7 @@ def node_lost(pool: Pool, fact: facts.NodeLost) -> None:
 @folds(facts.ReportsStale)
 def reports_stale(pool: Pool, fact: facts.ReportsStale) -> None:
     """These are neither lost nor trusted until an operator says so."""
+    pool.room_grew = True
     pool.reports_stale = list(fact.nodes)
     for name in fact.nodes:
         pool.nodes[pool.node_numbers[name]].state = "unreachable"

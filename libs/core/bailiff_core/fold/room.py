@@ -162,7 +162,8 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    asked = demand.model_dump(mode="json", include={"tasks", "min_tasks", "sub_groups", "topology", "pack"}, exclude_defaults=True)
+    data = demand.to_data()
+    asked = {name: data.get(name) for name in ("tasks", "min_tasks", "sub_groups", "topology", "pack")}
     return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
 
 

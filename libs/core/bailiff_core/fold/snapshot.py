@@ -7,7 +7,9 @@ from pydantic import TypeAdapter
 from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
-_CACHES = {"touched", "room_grew", "unplaceable", "untried", "ever_fits", "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda"}
+_CACHES = {"touched", "room_grew", "unplaceable", "untried", "ever_fits"} | {
+    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda",
+}  # fmt: skip
 
 
 def to_snapshot(pool: Pool) -> bytes:

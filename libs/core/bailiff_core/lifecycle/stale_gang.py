@@ -15,6 +15,4 @@ def stale_gangs(pool: Pool) -> Iterator[Decision]:
     """They leave whole and go back to the queue."""
     for job in agenda_of(pool).due(pool, rule.NAME):
         lacking = f"for {(pool.now - (job.stale_since or 0)) // 1_000_000} s it has lacked members that it needs"
-        yield EvictionDecided(
-            job=job.id, attempt=job.attempt, cause="stale-gang", grace=grace_of(pool, job), reason=lacking
-        )
+        yield EvictionDecided(job=job.id, attempt=job.attempt, cause="stale-gang", grace=grace_of(pool, job), reason=lacking)

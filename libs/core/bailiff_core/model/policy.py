@@ -69,7 +69,7 @@ class Topology(Document):
 class EvictionCap(Document):
     """At most `evictions` involuntary evictions of one job within `window`."""
 
-    evictions: Annotated[Integer, Field(ge=1)]
+    evictions: Annotated[Integer, Field(ge=1, le=64)]
     window: Annotated[Duration, Field(ge=1)]
 
 
@@ -81,7 +81,10 @@ class Cooldown(Document):
 
 
 class Ageing(Document):
-    """A job evicted `evictions` times, or waiting longer than `waiting`, counts `boost` more, below all that is not preemptible."""
+    """A job evicted `evictions` times, or waiting longer than `waiting`, counts `boost` more.
+
+    It stays below all that is not preemptible.
+    """
 
     boost: Annotated[Integer, Field(ge=1)]
     evictions: Annotated[Integer, Field(ge=1)] | None = None
@@ -89,7 +92,7 @@ class Ageing(Document):
 
 
 class Budget(Document):
-    """Of the jobs with these labels (and of this project and what lies below it), at most `most` are on their way out at a time."""
+    """At most `most` of these jobs are on their way out at a time: those with these labels, in this project and below it."""
 
     name: Name
     labels: Labels = Field(default_factory=dict)

@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(slots=True)
 class Eviction:
-    """A decided eviction of a job's present attempt, or of one surplus task. `ordered_by` is the seq that the agents' fences compare.
+    """A decided eviction of a job's present attempt, or of one surplus task.
 
     begun_seq: the record that let the executor tell the agents; spare_seq: the record that took it back.
     """
@@ -247,8 +247,9 @@ class Rejections:
 class Pool:
     """The whole state of one domain after the record `seq`.
 
-    queue: jobs that lack tasks, by priority, age and id (`queue/order.py` has the order in which they are tried). active: jobs that hold or are promised room. reserved, starting, leaving: those
-    of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
+    queue: jobs that lack tasks, by priority, age and id; `queue/order.py` has the order in which they are tried.
+    untried: those of them that allocate has to look at. active: jobs that hold or are promised room. reserved, starting,
+    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a

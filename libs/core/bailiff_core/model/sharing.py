@@ -5,7 +5,7 @@ A device has `1000 × its memory in bytes` units; a thousandth of it is its memo
 
 from collections.abc import Mapping
 
-from .demand import TaskGroup
+from .demand import JobDemand, TaskGroup
 from .places import bits
 from .pool import Device, Node
 
@@ -38,3 +38,17 @@ def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int
         return devices, group.cpu_milli, group.memory_bytes, {}
     shares = {number: share_of(group, node.devices[number]) for number in bits(devices)}
     return 0, group.cpu_milli, group.memory_bytes, shares
+
+
+def share_problem(demand: JobDemand) -> str | None:
+    """What makes no sense in how the job asks for GPUs, as a sentence, or `None`."""
+    for number, group in enumerate(demand.tasks):
+        if group.gpu_share_milli is not None and group.gpu_share_bytes is not None:
+            return f"tasks.{number} asks for gpu_share_milli and for gpu_share_bytes: a share is one or the other"
+        if shares_devices(group) and group.gpu_milli:
+            return f"tasks.{number} asks for whole GPUs (gpu_milli) and for shares of some: leave one out"
+        if group.gpu_devices is not None and not shares_devices(group):
+            return f"tasks.{number} asks for gpu_devices and no share: say gpu_share_milli or gpu_share_bytes, or gpu_milli"
+        if group.gpu_milli % 1000:
+            return f"tasks.{number}.gpu_milli is {group.gpu_milli}: whole GPUs are thousands, a part of one is gpu_share_milli"
+    return None

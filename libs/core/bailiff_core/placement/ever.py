@@ -2,11 +2,12 @@
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.sharing import share_problem
 from bailiff_core.model.units import next_unit, sub_group_problem
 
 from .budget import Budget
 from .gang import NoFit, place_unit
-from .need import needs_of_unit
+from .parts import Part, parts_of, topology_problem
 from .rooms import Rooms
 
 STEPS = 2_000
@@ -19,13 +20,13 @@ def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
     Silent nodes and sick or quarantined devices count as good: they may come back. The answer is kept by shape until
     nodes change.
     """
-    problem = sub_group_problem(demand)
+    problem = share_problem(demand) or sub_group_problem(demand) or topology_problem(demand, pool.policy)
     if problem is not None:
         return problem
     unit = next_unit(Job(demand.job, 0, 0, demand, "", 0, True, True, ""))
     if unit is None:
-        return "it has no tasks that could be placed"
-    shape = repr([(need, len(tasks)) for need, tasks in needs_of_unit(unit).items()])
+        return "none of its tasks could ever be placed"
+    shape = _shape(parts_of(unit, pool.policy))
     if shape not in pool.ever_fits:
         if len(pool.ever_fits) >= SHAPES_KEPT:
             pool.ever_fits.clear()
@@ -33,3 +34,9 @@ def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
         why = found.why if isinstance(found, NoFit) and found.kind == "impossible" else None
         pool.ever_fits[shape] = f"even on the empty pool: {why}" if why is not None else ""
     return pool.ever_fits[shape] or None
+
+
+def _shape(part: Part) -> str:
+    """Equal for gangs that fit equally. (Sentences name sub-groups, so their names count.)"""
+    needs = [(need, len(indices)) for need, indices in part.needs.items()]
+    return repr((part.name, part.rule, needs, [_shape(smaller) for smaller in part.parts]))

@@ -1,7 +1,7 @@
 """A last look before anybody is told to leave: is there room by now?"""
 
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import whole
+from bailiff_core.model.units import Unit
 
 from .budget import Budget
 from .gang import GangPlace, place_unit
@@ -9,9 +9,10 @@ from .rooms import Rooms
 
 
 def fits_without_evictions(pool: Pool, job: Job) -> bool:
-    """Whether a gang that holds a reservation could start at once on room that nobody holds or is promised."""
+    """Whether what the job has reserved could start at once on room that nobody holds or is promised."""
     rooms = Rooms.of(pool)
-    unit = whole(job)
+    promised = tuple(task.index for task in job.tasks if task.state == "reserved")
+    unit = Unit(job, promised, core=job.phase == "reserved")
     rooms.evict(unit)
     place = place_unit(rooms, unit, Budget(pool.rules.preemption.search_steps))
     return isinstance(place, GangPlace) and not place.later

@@ -7,6 +7,9 @@ from .need import Need
 from .rooms import NodeRoom, slots_for
 
 
+FINENESS = 10**9
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """The node takes `count` tasks, on devices of the mask `suited`."""
@@ -80,18 +83,19 @@ def choose_devices(need: Need, node: NodeRoom, suited: int, count: int, *, later
     Each task stands on different devices, so one that all that are still to come need (`ahead`, at least `count`) must
     not be passed over.
     """
-    room, now = node.later if later else node.now(), node.now()
-    left = need.capacities(room, node.units, suited)
-    free = {number: node.units[number] if room.devices >> number & 1 else room.shares[number] for number in left}
+    room, now, units = node.later if later else node.now(), node.now(), node.units
+    left = need.capacities(room, units, suited)
+    free = {number: units[number] if room.devices >> number & 1 else room.shares[number] for number in left}
     shared = {number: node.is_shared(number) for number in left}
-    idle = {number: node.units[number] if now.devices >> number & 1 else now.shares.get(number, 0) for number in left}
+    idle = {number: units[number] if now.devices >> number & 1 else now.shares.get(number, 0) for number in left}
     ahead = max(ahead, count)
     masks = []
     for waiting in range(ahead, ahead - count, -1):
         most_needed = sum(places >= waiting for places in left.values())
         spare = sum(min(places, waiting) for places in left.values()) - most_needed - need.devices * (waiting - 1)
         order = sorted(
-            (not shared[number], free[number], idle[number] < need.share(node.units[number]), number) for number in left
+            (not shared[number], free[number] * FINENESS // units[number], idle[number] < need.share(units[number]), number)
+            for number in left
         )
         chosen: list[int] = []
         for *_, number in order:
@@ -103,7 +107,7 @@ def choose_devices(need: Need, node: NodeRoom, suited: int, count: int, *, later
             if len(chosen) == need.devices:
                 break
         for number in chosen:
-            share = need.share(node.units[number])
+            share = need.share(units[number])
             free[number] -= share
             idle[number] -= share
             shared[number] = True

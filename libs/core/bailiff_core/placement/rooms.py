@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Node, Pool, Room
 from bailiff_core.model.room import add, both, contains, less, more
 from bailiff_core.model.sharing import amount_of, units_of
@@ -13,6 +12,7 @@ from bailiff_core.model.units import Unit, holds
 from .need import Kind, Need
 
 if TYPE_CHECKING:
+    from .domains import Domains
     from .gang import GangPlace
     from .index import Index
 
@@ -85,18 +85,22 @@ class NodeRoom:
 class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
-    changed: every node that changed, in order, for the `indices` that are kept on these rooms (index.py).
+    changed: every node that changed, in order, for the `indices` and `domains` that are kept on these rooms (index.py,
+    domains.py). labels: of all nodes, also of those that take no tasks now.
     """
 
-    def __init__(self, nodes: Iterable[NodeRoom], policy: Policy | None) -> None:
+    def __init__(self, nodes: Iterable[NodeRoom], pool: Pool) -> None:
         self.nodes = {node.number: node for node in sorted(nodes, key=lambda node: node.number)}
-        self.policy = policy
+        self.policy = pool.policy
+        self.labels = {number: node.labels for number, node in pool.nodes.items()}
         self.changed: list[NodeRoom] = []
         self.indices: dict[Kind, Index] = {}
+        self.domains: dict[tuple[str, ...], Domains] = {}
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
         self._footings: dict[FootingKey, Standing] = {}
         self._footings_on: dict[int, dict[FootingKey, None]] = {}
         self._by_name: dict[str, NodeRoom] | None = None
+        self._largest: int | None = None
         self._suited: dict[tuple[Kind, tuple[str, ...], int, int], list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
@@ -107,7 +111,7 @@ class Rooms:
             if node.state == "ready":
                 floor = held_back.get(node.number) if held_back else None
                 found.append(_node_room(node, floor))
-        return cls(found, pool.policy)
+        return cls(found, pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -118,7 +122,7 @@ class Rooms:
                 devices = sum(1 << device.number for device in node.devices)
                 room = replace(node.capacity, devices=devices)
                 found.append(NodeRoom(node, devices, room, room))
-        return cls(found, pool.policy)
+        return cls(found, pool)
 
     def refresh(self, pool: Pool, nodes: Iterable[int]) -> None:
         """Take these nodes as they are in the pool now, and take back every trial. All others must not have changed."""
@@ -128,6 +132,7 @@ class Rooms:
             for key in self._footings_on.pop(number, ()):
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
+            self.labels[number] = node.labels
             fresh = _node_room(node, None) if node.state == "ready" else None
             if known is not None and fresh is not None and _same_machine(known, fresh):
                 known.node = node
@@ -140,7 +145,7 @@ class Rooms:
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
         self._suited.clear()
-        self._by_name = None
+        self._by_name = self._largest = None
         if known is not None:
             known.gone = True
             self.changed.append(known)
@@ -154,9 +159,10 @@ class Rooms:
     def _forget_changes(self) -> None:
         """All indices have seen the changes, so that the list does not grow for ever."""
         if len(self.changed) > CHANGES_KEPT:
-            for index in self.indices.values():
-                index.refresh()
-                index.seen = 0
+            kept: list[Index | Domains] = [*self.indices.values(), *self.domains.values()]
+            for view in kept:
+                view.refresh()
+                view.seen = 0
             self.changed.clear()
 
     def by_name(self) -> dict[str, NodeRoom]:
@@ -164,6 +170,12 @@ class Rooms:
         if self._by_name is None:
             self._by_name = {node.name: node for node in sorted(self.nodes.values(), key=lambda node: node.name)}
         return self._by_name
+
+    def largest_device(self) -> int:
+        """Units of the largest device of any node; at least 1."""
+        if self._largest is None:
+            self._largest = max((units for node in self.nodes.values() for units in node.units.values()), default=1)
+        return self._largest
 
     def suited(self, need: Need) -> list[tuple[NodeRoom, int]]:
         """Nodes by name that a task may use at all, full or not, each with the devices it may use there."""

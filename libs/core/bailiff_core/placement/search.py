@@ -121,10 +121,10 @@ def _devices_interchangeable(rooms: Rooms, wanted: list[tuple[Need, int]]) -> bo
     other. Nested sets are fine: the narrower need is placed first. Where devices are shared as well, it does not
     where all devices of a node are alike, and only the need that is placed last shares them.
     """
-    sets = [frozenset(need.models) for need, _ in wanted if need.devices and need.models]
-    crossing = any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
     if any(need.shared for need, _ in wanted[:-1]):
         return False
     if wanted[-1][0].shared:
         return all(len(node.models) <= 1 and len(dict.fromkeys(node.units.values())) <= 1 for node in rooms.nodes.values())
+    sets = [frozenset(need.models) for need, _ in wanted if need.models]
+    crossing = any(one & other and not (one <= other or other <= one) for one in sets for other in sets)
     return not crossing or all(len(node.models) <= 1 for node in rooms.nodes.values())

@@ -1,7 +1,7 @@
 """Who may not be a victim, and when. One file per named rule; the name stands in the record of the decision.
 
 A rule of `RULES` gives, for one asker under one verb, the test whether a unit is shielded. The first rule that shields a
-unit names the group in which the explanation counts it. Two rules also look at a chosen set as a whole (`forbidden`).
+unit names the group in which the explanation counts it. Two rules also look at a chosen set as a whole (`Together`).
 The other files are rules of their own kind: about the asker (`delay`, `no_borrowing`), about those who wait (`ageing`,
 `schedule_timeout`, `start_within`), about a gang that broke (`stale_gang`).
 """
@@ -30,11 +30,11 @@ from .rule import Rule, Shield
 
 RULES = (
     Rule(already_leaving.NAME, already_leaving.shield, "is on its way out already"),
-    Rule(held.NAME, held.shield, "waits for room reserved for it"),
-    Rule(not_preemptible.NAME, not_preemptible.shield, "is not preemptible"),
-    Rule(lower_priority_only.NAME, lower_priority_only.shield, "does not have lower priority"),
-    Rule(scope.NAME, scope.shield, "is of another project"),
-    Rule(own_project.NAME, own_project.shield, "is of the same project"),
+    Rule(held.NAME, held.shield, "waits for room reserved for it", by_group=True),
+    Rule(not_preemptible.NAME, not_preemptible.shield, "is not preemptible", by_group=True),
+    Rule(lower_priority_only.NAME, lower_priority_only.shield, "does not have lower priority", by_group=True),
+    Rule(scope.NAME, scope.shield, "is of another project", by_group=True),
+    Rule(own_project.NAME, own_project.shield, "is of the same project", by_group=True),
     Rule(quota_shields.NAME, quota_shields.shield, "is within its own project's quota"),
     Rule(excluded.NAME, excluded.shield, "has a label that the policy excludes"),
     Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet"),
@@ -48,15 +48,44 @@ class Shields:
     """The rules that are on for one asker under one verb: made once, asked for each unit."""
 
     def __init__(self, pool: Pool, verb: Verb, asker: Job) -> None:
-        made = ((rule.name, rule.shield(pool, verb, asker)) for rule in RULES)
-        self._tests: list[tuple[str, Shield]] = [(name, test) for name, test in made if test is not None]
+        self._tests: list[tuple[str, Shield | Groups]] = []
+        for rule in RULES:
+            test = rule.shield(pool, verb, asker)
+            if test is None:
+                continue
+            if rule.by_group:
+                last = self._tests[-1][1] if self._tests else None
+                if isinstance(last, Groups):
+                    last.rules.append((rule.name, test))
+                else:
+                    self._tests.append(("", Groups([(rule.name, test)])))
+            else:
+                self._tests.append((rule.name, test))
 
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first rule that shields the unit, or `None`: it may be taken."""
         for name, test in self._tests:
-            if test(unit):
-                return name
+            found = test(unit)
+            if found:
+                return name or str(found)
         return None
+
+
+class Groups:
+    """Rules that cannot tell jobs of one group apart: each group is tested once."""
+
+    def __init__(self, rules: list[tuple[str, Shield]]) -> None:
+        self.rules = rules
+        self._known: dict[tuple[str, int, str, bool], str] = {}
+
+    def __call__(self, unit: Unit) -> str:
+        """The first of the rules that shields the unit's group; empty: none does."""
+        job = unit.job
+        group = (job.phase, job.priority, job.project, job.preemptible)
+        found = self._known.get(group)
+        if found is None:
+            found = self._known[group] = next((name for name, test in self.rules if test(unit)), "")
+        return found
 
 
 def excluded_by(pool: Pool, verb: Verb, asker: Job, unit: Unit) -> str | None:
@@ -64,9 +93,22 @@ def excluded_by(pool: Pool, verb: Verb, asker: Job, unit: Unit) -> str | None:
     return Shields(pool, verb, asker).excluded_by(unit)
 
 
-def forbidden(pool: Pool, verb: Verb, asker: Job, leaving: Sequence[Unit]) -> str | None:
-    """Why these units, each allowed by itself and none evicted yet, may not all leave; a sentence, or `None`."""
-    return budget.within(pool, leaving) or quota_shields.within(pool, verb, asker, leaving)
+class Together:
+    """What rules say of a set of units as a whole. Made before any of them is evicted in the pool's scene.
+
+    earlier: units that leave for others, as decided a moment ago.
+    """
+
+    def __init__(self, pool: Pool, verb: Verb, asker: Job, earlier: Sequence[Unit] = ()) -> None:
+        self._pool = pool
+        self._earlier = earlier
+        self._quotas = quota_shields.Quotas.of(pool, verb, asker)
+        self.on = bool(pool.rules.protections.budgets) or self._quotas is not None
+
+    def forbids(self, leaving: Sequence[Unit]) -> str | None:
+        """Why these units, each allowed by itself, may not all leave; a sentence, or `None`."""
+        spent = budget.within(self._pool, [*self._earlier, *leaving])
+        return spent if spent is not None or self._quotas is None else self._quotas.forbid(leaving)
 
 
-__all__ = ["RULES", "Rule", "Shields", "excluded_by", "forbidden"]
+__all__ = ["RULES", "Rule", "Shields", "Together", "excluded_by"]

@@ -15,7 +15,7 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
 
 
 def _leaving(unit: Unit) -> bool:
-    if unit.job.phase == "evicting":
-        return True
-    tasks = (unit.job.task(index) for index in (unit.indices if not unit.core else ()))
+    if unit.core or unit.job.phase == "evicting":
+        return unit.job.phase == "evicting"
+    tasks = (unit.job.task(index) for index in unit.indices)
     return any(task is not None and task.eviction is not None for task in tasks)

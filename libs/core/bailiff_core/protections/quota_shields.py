@@ -5,25 +5,27 @@ the unit uses, the unit may go, and so the last one may take it below. Its own j
 it: the quota is theirs as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from bailiff_core import scene as scenes
-from bailiff_core.model.amounts import UNLIMITED, Amounts
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.tree import called, tree_of
+from bailiff_core.queue.usage import Usage
 
 from .rule import Shield
 
 NAME = "quota-shields"
+NO_EXCESS = (False, False, False)
 
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     """Jobs of other projects that are within their quota of all that the job uses."""
     if not _on(pool, verb):
         return None
-    usage, tree = scenes.scene_of(pool).usage, tree_of(pool)
+    usage, tree = _usage(pool), tree_of(pool)
     excess: dict[str, tuple[bool, ...]] = {}
 
     def shielded(unit: Unit) -> bool:
@@ -38,25 +40,49 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     return shielded
 
 
-def within(pool: Pool, verb: Verb, asker: Job, leaving: Sequence[Unit]) -> str | None:
-    """Why these may not all go: some project would lose more than lies above its quota. A sentence, or `None`.
+class Quotas:
+    """What projects use and may lose, as it was when this was made."""
 
-    Call it with the units not evicted yet. They may go where, in some order, each finds its project above its quota.
-    """
-    if not _on(pool, verb):
+    def __init__(self, usage: Usage, asker: Job) -> None:
+        self._usage = usage
+        self._asker = asker
+        self._before = usage.all_allocated()
+
+    @classmethod
+    def of(cls, pool: Pool, verb: Verb, asker: Job) -> "Quotas | None":
+        """`None` where the rule is off."""
+        return cls(_usage(pool), asker) if _on(pool, verb) else None
+
+    def forbid(self, leaving: Iterable[Unit]) -> str | None:
+        """Why these may not all go, as a sentence, or `None`.
+
+        They may go where, in some order, each finds its project above its quota. What is left only shrinks, so it is the
+        last one of each project that decides, and it may be any job's last.
+        """
+        tree = self._usage.tree
+        lost: dict[str, Amounts] = {}
+        ends: dict[str, dict[str, Unit]] = {}
+        for unit in leaving:
+            if unit.job.project == self._asker.project or unit.job.phase == "reserved":
+                continue
+            leaf = self._usage.leaf_of(unit.job)
+            lost[leaf] = lost.get(leaf, NOTHING).plus(self._usage.held_by(unit))
+            last = ends.setdefault(leaf, {})
+            if unit.job.id not in last or not last[unit.job.id].core:
+                last[unit.job.id] = unit
+        for leaf, units in ends.items():
+            left, quota = self._before.get(leaf, NOTHING).minus(lost[leaf]), tree.branches[leaf].quota
+            if not any(_touches(_excess(left.plus(self._usage.held_by(unit)), quota), unit) for unit in units.values()):
+                return f"{called(leaf)} would lose more than it uses beyond its quota"
         return None
-    usage, tree = scenes.scene_of(pool).usage, tree_of(pool)
-    groups: dict[str, list[Unit]] = {}
-    for unit in leaving:
-        if unit.job.project != asker.project and unit.job.phase != "reserved":
-            groups.setdefault(tree.leaf_of(unit.job.project), []).append(unit)
-    for leaf, units in groups.items():
-        quota, left = tree.branches[leaf].quota, usage.allocated(leaf)
-        for unit in units:
-            left = left.minus(usage.held_by(unit))
-        if not any(_touches(_excess(left.plus(usage.held_by(unit)), quota), unit) for unit in units):
-            return f"{called(leaf)} would lose more than it uses beyond its quota"
-    return None
+
+
+def _usage(pool: Pool) -> Usage:
+    """Use as the scene has it, with what is being tried there: to bring the scene up to date would take that back."""
+    if pool.scene is None or pool.stale_jobs or pool.stale_nodes:
+        return scenes.scene_of(pool).usage
+    usage: Usage = pool.scene.usage
+    return usage
 
 
 def _on(pool: Pool, verb: Verb) -> bool:
@@ -70,7 +96,7 @@ def _excess(allocated: Amounts, quota: Amounts) -> tuple[bool, ...]:
 
 def _touches(excess: tuple[bool, ...], unit: Unit) -> bool:
     """Whether the unit uses something of which there is more than enough."""
-    return any(
+    return excess != NO_EXCESS and any(
         (excess[0] and (group.gpu_milli or group.gpu_share_milli or group.gpu_share_bytes))
         or (excess[1] and group.cpu_milli)
         or (excess[2] and group.memory_bytes)

@@ -14,9 +14,11 @@ Shield = Callable[[Unit], bool]
 class Rule:
     """`shield(pool, verb, asker)`: the test whether a unit is shielded, or `None` where the rule is off.
 
-    `says` ends the phrase "a job that".
+    `says` ends the phrase "a job that". by_group: the test looks at the phase, priority, project and preemptibility of the
+    unit's job and at nothing else.
     """
 
     name: str
     shield: Callable[[Pool, Verb, Job], Shield | None]
     says: str
+    by_group: bool = False

@@ -16,6 +16,8 @@ from bailiff_core.model.units import Unit, whole
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
+from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.scene import Scene
 
@@ -32,6 +34,7 @@ class Backfill:
         self.head = head.job
         self._head = head
         self._budget = budget
+        self._wanted = {need: len(indices) for need, indices in needs_of_unit(head).items()}
         self._kept: dict[int, Room] | None = None
         self._starts: int | None = None
 
@@ -103,6 +106,8 @@ class Backfill:
 
     def _fits(self) -> GangPlace | None:
         rooms = self._scene.rooms
+        if not all(has_room(rooms, need, count, ANYWHERE, later=True) for need, count in self._wanted.items()):
+            return None
         mark = rooms.mark()
         found = place_unit(rooms, self._head, self._budget, promised=True)
         rooms.rollback(mark)

@@ -11,16 +11,27 @@ from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
 from .tree import ROOT, Branch, Family, Tree
 
 STEPS = (1000, 1, 1)  # shares are cut down to whole GPUs, millicores and bytes
+Divided = tuple[Amounts, list[Amounts], list[Amounts]]
 
 
-def fair_shares(tree: Tree, total: Amounts, requested: Mapping[str, Amounts]) -> dict[str, Amounts]:
-    """Every project's fair share of `total`, the root's own included. `requested`: by project, what lies below it included."""
+def fair_shares(
+    tree: Tree, total: Amounts, requested: Mapping[str, Amounts], known: dict[str, Divided] | None = None
+) -> dict[str, Amounts]:
+    """Every project's fair share of `total`, the root's own included. `requested`: by project, what lies below it included.
+
+    known: how each project's share was divided the last time, for the same tree; where nothing changed it is taken from there.
+    """
+    known = {} if known is None else known
     shares = {ROOT: total}
     for family in tree.families:
         above = shares[family.parent]
-        asked = tuple(zip(*[requested.get(name, NOTHING) for name in family.names], strict=True))
-        columns = [_divide(above[at], asked[at], family, at) for at in range(3)]
-        shares.update(zip(family.names, map(Amounts, *columns), strict=True))
+        asked = [requested.get(name, NOTHING) for name in family.names]
+        before = known.get(family.parent)
+        if before is None or before[0] != above or before[1] != asked:
+            requests = tuple(zip(*asked, strict=True))
+            columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
+            before = known[family.parent] = above, asked, [*map(Amounts, *columns)]
+        shares.update(zip(family.names, before[2], strict=True))
     return shares
 
 

@@ -105,18 +105,18 @@ class Reclaim:
         What remains only shrinks, so the last unit of each losing project decides; it may be any job's last one.
         """
         taken: dict[str, Amounts] = {}
-        last: dict[str, dict[str, Unit]] = {}
+        last: dict[str, dict[str, tuple[Unit, Amounts]]] = {}
         for unit in units:
-            project = self.loser(unit.job)
-            taken[project] = taken.get(project, NOTHING).plus(self._usage.held_by(unit))
+            project, held = self.loser(unit.job), self._usage.held_by(unit)
+            taken[project] = taken.get(project, NOTHING).plus(held)
             ends = last.setdefault(project, {})
-            before = ends.get(unit.job.id)
-            if before is None or not before.core:
-                ends[unit.job.id] = unit
-        return all(
-            any(self.may_take_more(unit.job, taken[project].minus(self._usage.held_by(unit))) for unit in ends.values())
-            for project, ends in last.items()
-        )
+            if unit.job.id not in ends or not ends[unit.job.id][0].core:
+                ends[unit.job.id] = unit, held
+        for project, ends in last.items():
+            by_amount = {held: unit.job for unit, held in ends.values()}
+            if not any(self.may_take_more(job, taken[project].minus(held)) for held, job in by_amount.items()):
+                return False
+        return True
 
     def balanced(self, units: Iterable[Unit]) -> bool:
         """Whether no ancestor of the asker ends up above its fair share and fuller than a sibling that lost."""

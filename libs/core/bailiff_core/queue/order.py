@@ -45,7 +45,7 @@ def dequeue(pool: Pool, job: Job) -> None:
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
     """Fair shares as things stand: what a pass goes by from its start to its end."""
     usage = scene.usage
-    return fair_shares(usage.tree, usage.total, usage.requests)
+    return fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
 
 
 def try_key(job: Job) -> tuple[int, int, int, str]:
@@ -92,6 +92,7 @@ class Pass:
         self._unsure: list[str] = []
         for job in jobs:
             self._jobs[job.id] = job
+        for job in self._jobs.values():
             self._at(self._usage.leaf_of(job)).heap.append((try_key(job), 0, job.id))
         for name, found in self._candidates.items():
             heapify(found.heap)
@@ -106,11 +107,15 @@ class Pass:
         unit = top.best
         leaf = self._usage.leaf_of(unit.job)
         heappop(self._candidates[leaf].heap)
+        del self._jobs[unit.job.id]
         self._unsure = [leaf]
         return unit
 
     def put_back(self, job: Job) -> None:
-        """The job got what it asked for: it goes on asking, at its new place in the order."""
+        """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
+        if job.id in self._jobs:
+            return
+        self._jobs[job.id] = job
         leaf = self._usage.leaf_of(job)
         self._jobs[job.id] = job
         heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
@@ -152,6 +157,8 @@ class Pass:
                 found.best = below.best if below.version == version else None
             else:
                 found.best = next_unit(self._jobs[name])
+                if found.best is None:
+                    del self._jobs[name]
             if found.best is None:
                 heappop(found.heap)
 

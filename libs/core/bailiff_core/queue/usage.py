@@ -9,6 +9,7 @@ from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace, TaskPlace
 
+from .fair_share import Divided
 from .measure import by_bytes, exact, of_job, of_members, of_places
 from .tree import Tree
 
@@ -32,7 +33,7 @@ class Usage:
 
     allocated: of tasks that are reserved, starting or running, or kept a place for; releasing ones do not count.
     requested: allocated and all that pending tasks ask for. total: what the pool's nodes have. smallest, largest: of the
-    pool's devices, bytes.
+    pool's devices, bytes. divided: what `fair_shares` remembers.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -164,6 +165,7 @@ class Usage:
         self._policy: Policy | None = pool.policy
         self.tree = Tree(pool.policy.projects if pool.policy is not None else ())
         self.requests: dict[str, Amounts] = {}
+        self.divided: dict[str, Divided] = {}
         self._allocated: dict[str, Amounts] = {}
         self._non_preemptible: dict[str, Amounts] = {}
         self._counted: dict[str, _Counted] = {}

@@ -27,7 +27,7 @@ from bailiff_core.victims.check import Accepted, check_answer
 from bailiff_core.victims.spare import spared_by
 from bailiff_core.victims.terms import why_not_ask
 
-from .allocate import ready_to_try
+from .allocate import ready_to_try, why_it_waits
 from .failure import about
 
 LARGEST_SELECTION = 64
@@ -54,7 +54,7 @@ def request_preemptions(pool: Pool) -> Iterator[Decision]:
             selection=number,
             class_name=job.class_name,
             priority=job.priority,
-            reason=pool.unplaceable.get(job.shape, "it does not fit"),
+            reason=why_it_waits(pool, job),
             deadline=deadline,
             verbs=verbs,
             tasks=ranges(unit.indices) if job.tasks else "",

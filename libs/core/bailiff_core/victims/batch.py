@@ -103,8 +103,9 @@ def _refusal(request: OpenRequest, refused: Sequence[Answer]) -> Answer:
         gone = "the job does not wait for room any more"
         return Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone)
     last = refused[-1]
-    if len(refused) == 1:
-        return last
-    kind = "gave-up" if any(answer.refused == "gave-up" for answer in refused) else "impossible"
-    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(refused))
-    return last.model_copy(update={"refused": kind, "would_need": told[:2000]})
+    searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded] or [last]
+    if len(searched) == 1:
+        return searched[0]
+    kind = "gave-up" if any(answer.refused == "gave-up" for answer in searched) else "impossible"
+    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(searched))
+    return searched[-1].model_copy(update={"refused": kind, "would_need": told[:2000]})

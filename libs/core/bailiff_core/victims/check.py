@@ -115,20 +115,16 @@ def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted
     if problem is not None:
         return Stale(problem)
     rooms.place(unit, place)
-    victims = _filled_back(rooms, victims, dropped)
-    for victim in victims:
-        if not victim.moved and answer.verb == "consolidate":
-            return Stale(f"{victim.job.id!r} has no new place in the plan")
-        if not victim.moved:
-            continue
-        there = GangPlace(tuple(from_shares(victim.job, victim.moved, whole(victim.job).indices)), later=True)
-        problem = _obstacle(rooms, whole(victim.job), there)
-        if problem is None:
-            rooms.place(whole(victim.job), there)
-        elif answer.verb == "consolidate":
-            return Stale(f"the new place of {victim.job.id!r} is gone: {problem}")
-        else:
-            victim.moved = ()
+    if answer.verb == "consolidate":
+        problem = _moved_together(rooms, victims, dropped)
+        if problem is not None:
+            return Stale(problem)
+        victims = [victim for victim in victims if victim.units]
+    else:
+        victims = _filled_back(rooms, victims, dropped, terms)
+        for victim in victims:
+            if victim.moved and (terms.limited or _move(rooms, victim) is not None):
+                victim.moved = ()
     if answer.verb == "consolidate" and 0 <= scene.pool.rules.preemption.most_moved < len(victims):
         return Stale("the policy does not let so many jobs be moved")
     leaving = [one for victim in victims for one in victim.units]
@@ -162,15 +158,45 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
     return list(found.values())
 
 
-def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str]) -> list[_Victim]:
+def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], terms: Terms) -> list[_Victim]:
     """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`."""
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
         while victim.units and rooms.has_place_for(victim.units[-1]):
-            rooms.put_back(victim.units.pop())
+            unit = victim.units.pop()
+            if terms.limited and terms.above_limit([one for each in victims for one in each.units]):
+                victim.units.append(unit)
+                break
+            rooms.put_back(unit)
             victim.moved = ()
         if not victim.units:
             dropped.append(victim.job.id)
     return [victim for victim in victims if victim.units]
+
+
+def _move(rooms: Rooms, victim: _Victim) -> str | None:
+    """Take the victim's new place, or say why it cannot be had."""
+    unit = Unit(victim.job, tuple(sorted(index for unit in victim.units for index in unit.indices)), core=True)
+    there = GangPlace(tuple(from_shares(victim.job, victim.moved, unit.indices)), later=True)
+    problem = _obstacle(rooms, unit, there)
+    if problem is None:
+        rooms.place(unit, there)
+    return problem
+
+
+def _moved_together(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
+    """Everybody takes the new place of the plan; who could stay at its own after all does. Or why that is not to be had."""
+    for victim in victims:
+        victim.units = [whole(victim.job)]
+        problem = _move(rooms, victim) if victim.moved else "the plan has none"
+        if problem is not None:
+            return f"there is no new place for {victim.job.id!r}: {problem}"
+    for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
+        unit = victim.units[-1]
+        if rooms.has_place_for(unit):
+            rooms.put_back(unit)  # its new place stays taken: nobody else is to count on it
+            victim.units.pop()
+            dropped.append(victim.job.id)
+    return None
 
 
 def _obstacle(rooms: Rooms, unit: Unit, place: GangPlace) -> str | None:

@@ -6,6 +6,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
+from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 
 from .candidates import Step
@@ -170,3 +171,8 @@ def slot_need(unit: Unit) -> tuple[Need, int] | None:
         return None
     needs = needs_of_unit(unit)
     return next(((need, len(indices)) for need, indices in needs.items()), None) if len(needs) == 1 else None
+
+
+def surely_not(rooms: Rooms, unit: Unit) -> bool:
+    """Whether some of the unit's tasks lack room by themselves: a quick no, without a reason."""
+    return not all(has_room(rooms, need, len(indices), ANYWHERE, later=True) for need, indices in needs_of_unit(unit).items())

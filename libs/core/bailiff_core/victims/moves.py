@@ -9,6 +9,7 @@ from bailiff_core.placement.gang import GangPlace, TaskPlace, place_unit
 from bailiff_core.placement.rooms import Rooms
 
 from .candidates import Step
+from .fit import surely_not
 
 STEPS_PER_MOVE = 200
 
@@ -70,6 +71,8 @@ def new_place(rooms: Rooms, unit: Unit, budget: Budget) -> GangPlace | None:
             place = GangPlace(tuple(sorted((*kept, *found.tasks), key=lambda task: task.index)), later=True)
     if place is None:
         rooms.rollback(mark)
+        if surely_not(rooms, unit):
+            return None
         found = place_unit(rooms, unit, part, promised=True)
         place = found if isinstance(found, GangPlace) else None
     budget.join(part)

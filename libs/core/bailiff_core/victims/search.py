@@ -124,7 +124,7 @@ class Search:
 
     def _general(self) -> Found:
         found = self._among(self._permitted(), with_moves=False)
-        if found.steps is None and self.terms.reclaim is not None:
+        if found.steps is None and self.terms.reclaim is not None and not self.terms.limited:
             moving = self._among(list(self.field.chains.values()), with_moves=True)
             if moving.steps is not None:
                 moving.proven = moving.proven and found.proven

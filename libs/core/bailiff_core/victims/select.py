@@ -11,12 +11,13 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.shares import to_shares
-from bailiff_core.queue.gates import Shares, over_limit, over_quota
+from bailiff_core.queue.gates import Shares, over_limit
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import Scene
 
 from .candidates import Board, Field, Step
 from .consolidation import consolidate
+from .fit import surely_not
 from .moves import find_new_places
 from .nearest import what_it_would_take
 from .objective import MOST_CLASSES
@@ -62,16 +63,17 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
     scene, job = batch.scene, unit.job
     tasks = ranges(unit.indices) if job.tasks else ""
     answer = Answer(request=request, job=job.id, verb=verb, tasks=tasks)
-    part = budget.part(budget.left // 4)
-    mark = scene.mark()
-    as_it_is = place_unit(scene.rooms, unit, part)
-    scene.rollback(mark)
-    budget.join(part)
-    if isinstance(as_it_is, GangPlace) and not (over_limit(scene, unit, as_it_is) or over_quota(scene, unit, as_it_is)):
-        return answer.model_copy(update={"verb": "allocate", "placement": to_shares(as_it_is)})
     why = why_not_ask(scene, batch.shares, unit, verb)
     if why is not None:
         return _refused(answer, "impossible", why, Explanation(steps=budget.used, proven=True))
+    if not surely_not(scene.rooms, unit):
+        part = budget.part(budget.left // 4)
+        mark = scene.mark()
+        found_free = place_unit(scene.rooms, unit, part)
+        scene.rollback(mark)
+        budget.join(part)
+        if isinstance(found_free, GangPlace) and over_limit(scene, unit, found_free) is None:
+            return answer.model_copy(update={"verb": "allocate", "placement": to_shares(found_free)})
     field = batch.board.field(verb, job, _under_share(batch) if verb == "reclaim" else None)
     terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
     if verb == "consolidate":
@@ -84,10 +86,10 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
             return _refused(answer, "gave-up", found.why, explanation)
         would_need = found.why or what_it_would_take(scene, unit, field, terms)
         return _refused(answer, "impossible", would_need, explanation)
-    return _agreed(batch, answer, unit, field, budget, found)
+    return _agreed(batch, answer, unit, field, terms, budget, found)
 
 
-def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, budget: Budget, found: Found) -> Answer:
+def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms, budget: Budget, found: Found) -> Answer:
     """The chosen set, its asker's place, and where those go who may go on elsewhere."""
     scene = batch.scene
     assert found.steps is not None
@@ -101,7 +103,8 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, budget: Budg
         place = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
         if isinstance(place, NoFit):
             return _refused(answer, "gave-up", place.why, _explanation(field, budget, found))
-        moved = find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
+        # Whoever had to leave for the sake of a limit would only come back above it.
+        moved = {} if terms.limited else find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
     return answer.model_copy(
         update={
             "victims": tuple(choices(found.steps, moved)),

@@ -7,6 +7,7 @@ slot by slot, as one fills a knapsack. Where one slot more suffices, one node ga
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.need import Need
@@ -71,21 +72,19 @@ class Slots:
 
     def cheapest(self, short: int, budget: Budget, without: Step | None = None) -> tuple[list[Step] | None, bool]:
         """The cheapest set that gains `short` slots, or `None`; and whether that is certain. `without`: this step stays."""
-        found: list[tuple[Part, list[Option]]] = []
+        found: list[list[Option]] = []
         gains = 0
-        certain = True
         for part in self.parts:
-            options = self.options(part, budget) if without is None or without.job.id not in part.names else None
             if without is not None and without.job.id in part.names:
                 options = self._search(part, budget, without)
+            else:
+                options = part.options if part.known else self.options(part, budget)
             if options is None:
-                certain = False
-            elif options:
-                found.append((part, options))
+                return None, False
+            if options:
+                found.append(options)
                 gains += options[-1].gain
-        if gains < short or not certain:
-            return None, certain
-        return _mix([options for _, options in found], short, budget)
+        return (None, True) if gains < short else _mix(found, short, budget)
 
     def options(self, part: Part, budget: Budget) -> list[Option] | None:
         """The part's options, found once."""
@@ -130,15 +129,17 @@ class Slots:
         ladders = self._ladders(part, here, without)
         if not ladders:
             return []
-        mark = self.rooms.mark()
-        for ladder in ladders:
-            for steps in ladder:
-                for step in steps:
-                    self.rooms.evict(step.unit)
-        most = sum(self._count(node) for node in part.nodes) - part.slots
-        self.rooms.rollback(mark)
-        if not most:
-            return []
+        most = -1
+        if len(ladders) > 1:
+            mark = self.rooms.mark()
+            for ladder in ladders:
+                for steps in ladder:
+                    for step in steps:
+                        self.rooms.evict(step.unit)
+            most = sum(self._count(node) for node in part.nodes) - part.slots
+            self.rooms.rollback(mark)
+            if not most:
+                return []
         tries: list[Option] = []
         limit: list[int | None] = [None]  # the lightest weight at which the most is gained
         allowed = min(SETS_PER_PART, budget.left * SETS_PER_STEP)
@@ -268,11 +269,9 @@ def _that_matter(parts: list[list[Option]], short: int) -> list[list[Option]]:
     for gain in range(1, min(short, max(options[-1].gain for options in parts)) + 1):
         able = []
         for at, options in enumerate(parts):
-            option = next((option for option in options if option.gain >= gain), None)
-            if option is not None:
-                able.append((option.key, at))
-        able.sort()
-        kept.update((at, None) for _, at in able[:short])
+            if options[-1].gain >= gain:
+                able.append((next(option.key for option in options if option.gain >= gain), at))
+        kept.update((at, None) for _, at in nsmallest(short, able))
     return [parts[at] for at in sorted(kept)]
 
 

@@ -6,7 +6,7 @@ from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
-from bailiff_core.protections import budget, forbidden
+from bailiff_core.protections import Together
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
 from bailiff_core.scene import Scene
 
@@ -18,6 +18,8 @@ def why_not_ask(scene: Scene, shares: Shares, unit: Unit, verb: Verb) -> str | N
         return f"the policy does not let it displace others by {verb}"
     if verb == "preempt" and not unit.job.may_preempt:
         return "its class does not let it displace others"
+    if verb == "reclaim" and not scene.pool.rules.projects:
+        return "there are no projects to reclaim from"
     if verb == "reclaim":
         return may_reclaim(scene, shares, unit)
     if verb == "consolidate":
@@ -39,28 +41,21 @@ class Terms:
         self.scene = scene
         self.unit = unit
         self.verb = verb
-        self.earlier = earlier
+        self.together = Together(scene.pool, verb, unit.job, earlier)
         self.reclaim = Reclaim(scene, shares, unit) if verb == "reclaim" else None
-        rules = scene.pool.rules
         self.limited = over_limit(scene, unit) is not None
-        self.by_set = bool(
-            self.reclaim is not None
-            or rules.protections.budgets
-            or (verb == "preempt" and rules.scope == "pool" and rules.preemption.quota_shields and rules.projects)
-        )
+        self.by_set = self.reclaim is not None or self.together.on
 
     def forbids(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
         """Why these may not all leave; a subset of what may leave may. Units of jobs that are moved are not taken."""
         if not self.by_set:
             return None
-        spent = budget.within(self.scene.pool, [*self.earlier, *leaving])
-        if spent is not None:
-            return spent
-        if self.reclaim is not None:
-            there = dict.fromkeys(job.id for job in moved)
-            taken = [unit for unit in leaving if unit.job.id not in there] if there else leaving
-            return None if self.reclaim.admits(taken) else "a project would lose more than it has beyond its share"
-        return forbidden(self.scene.pool, self.verb, self.unit.job, leaving)
+        told = self.together.forbids(leaving)
+        if told is not None or self.reclaim is None:
+            return told
+        there = dict.fromkeys(job.id for job in moved)
+        taken = [unit for unit in leaving if unit.job.id not in there] if there else leaving
+        return None if self.reclaim.admits(taken) else "a project would lose more than it has beyond its share"
 
     def objects(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
         """What speaks against a whole set that is not forbidden."""

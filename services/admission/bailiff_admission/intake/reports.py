@@ -165,7 +165,7 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
     stages = [name for name in ("noticed", "term_sent", "kill_sent") if getattr(entry, name) and not getattr(task, name)]
     facts.extend(EvictionStaged.model_validate({**at, "stage": stage}) for stage in stages)
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
-        facts.append(TaskExited(**at, exit_code=entry.exit_code))
+        facts.append(TaskExited(**at, exit_code=entry.exit_code, reason=entry.reason))
     if entry.state == "released":
         facts.append(TaskReleased(**at))
     return facts

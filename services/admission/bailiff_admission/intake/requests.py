@@ -155,6 +155,11 @@ def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | 
     for job in pool.jobs.values():
         if job.phase not in ENDED and apply.policy.find_class(job.class_name) is None:
             return Rejected("class-in-use", f"job {job.id!r} has the class {job.class_name!r}, which the new policy lacks")
+    kept = dict.fromkeys(project.name for project in apply.policy.projects)
+    gone = dict.fromkeys(project.name for project in pool.rules.projects if project.name not in kept)
+    for job in pool.jobs.values() if gone else ():
+        if job.phase not in ENDED and job.project in gone:
+            return Rejected("project-in-use", f"job {job.id!r} is of the project {job.project!r}, which the new policy lacks")
     missing = unsupported_policy(apply.policy)
     if missing is not None:
         return Rejected("not-supported", missing)

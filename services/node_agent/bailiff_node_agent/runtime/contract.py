@@ -64,6 +64,7 @@ class Exit:
     `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
     the main process left behind and that were ended after it. `error` says why it could not be started, in words
     that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
+    `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`.
     """
 
     key: TaskKey
@@ -73,6 +74,7 @@ class Exit:
     leftovers: int = 0
     error: str | None = None
     supervisor_lost: bool = False
+    lease_stages: tuple[str, ...] = ()
 
 
 class DeviceHolds(Protocol):
@@ -109,6 +111,14 @@ class Runtime(Protocol):
 
     async def kill(self, key: TaskKey) -> None:
         """End every process of the task. `wait_exit` tells when they are gone."""
+        ...
+
+    def renew(self, until_boottime_us: int, grace_us: int) -> None:
+        """Tasks may run until then without another word from the agent.
+
+        After that each is stopped without it: notice and TERM at once, KILL when the grace is over. Where this was never
+        called, there is no limit. Tasks that cannot outlive the agent's process need none.
+        """
         ...
 
     async def wait_exit(self) -> Exit:

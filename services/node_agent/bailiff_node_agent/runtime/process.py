@@ -35,9 +35,11 @@ class ProcessRuntime:
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
+        self._lease_file = state_dir.absolute() / "lease.json"
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._unfinished.mkdir(mode=0o700, exist_ok=True)
         self._devices = devices
+        self._lease: tuple[int, int] | None = None
         self._watched: dict[TaskKey, int | None] = {}
         """The handle that tells of the supervisor's end; None once it has."""
         self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
@@ -46,6 +48,7 @@ class ProcessRuntime:
     async def adopt(self) -> list[Running | Exit]:
         for folder in self._unfinished.iterdir():
             shutil.rmtree(folder)
+        await self._end_strays()
         found = []
         for folder in sorted(self._tasks.iterdir()):
             state = await self._state(_read_task(folder).key)
@@ -68,8 +71,8 @@ class ProcessRuntime:
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = _read_json(self._known(key) / "running.json")
-        if running is None:
-            return
+        if running is None or (_read_json(self._control(key) / "terminating.json") or {}).get("lease_over"):
+            return  # in the second case its supervisor has said TERM already
         until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
         await asyncio.to_thread(write_durably, self._control(key) / "terminating.json", json.dumps(until).encode())
         for process in self._tree(key):
@@ -83,6 +86,11 @@ class ProcessRuntime:
             for process in tree:
                 supervisor.send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
+
+    def renew(self, until_boottime_us: int, grace_us: int) -> None:
+        self._lease = until_boottime_us, grace_us
+        if self._watched:
+            self._write_lease()
 
     async def wait_exit(self) -> Exit:
         return (await self._ended.get()).result()
@@ -149,10 +157,21 @@ class ProcessRuntime:
         finally:
             os.close(lock)
 
+    def _write_lease(self) -> None:
+        """Not durably: after a power loss there is no task left that goes by it."""
+        if self._lease is None:
+            return
+        until_us, grace_us = self._lease
+        lease = {"until_boottime_us": until_us, "grace_us": grace_us, "boot_id": supervisor.boot_id()}
+        new = self._lease_file.with_name(f"lease.json.{secrets.token_hex(4)}")  # two threads may write at once
+        new.write_text(json.dumps(lease))
+        new.replace(self._lease_file)
+
     def _spawn(self, orders: bytes, control: Path, lock: int) -> None:
+        self._write_lease()
         with (control / "supervisor.log").open("ab") as complaints:
             subprocess.run(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(control), str(lock)],
+                [sys.executable, "-I", "-S", supervisor.__file__, str(control), str(lock), str(self._lease_file)],
                 input=orders,
                 stdout=complaints,
                 stderr=complaints,
@@ -246,11 +265,19 @@ class ProcessRuntime:
             "leftovers": 0,
             "error": None,
             "supervisor_lost": True,
+            "lease_stages": [],
         }
         await asyncio.to_thread(write_durably, control / "exit.json", json.dumps(end).encode())
         return _exit_of(task, end)
 
     # --- its processes
+
+    async def _end_strays(self) -> None:
+        """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
+        while strays := await asyncio.to_thread(_without_folder, self._tasks):
+            for process in strays:
+                supervisor.send(process, signal.SIGKILL)
+            await asyncio.sleep(POLL_S)
 
     def _tree(self, key: TaskKey) -> list[supervisor.Process]:
         control = self._control(key)
@@ -263,9 +290,10 @@ class ProcessRuntime:
         marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
         roots = [process for process in processes if marks <= _environment(process.pid)]
         if running and running["boot_id"] == supervisor.boot_id():
-            main = (running["pid"], running["started"])
-            if any(process[:2] == main for process in processes):
-                roots += [process for process in processes if process.session == running["pid"]]
+            # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
+            pid, started = running["pid"], running["started"]
+            if not any(process.pid == pid and process.started != started for process in processes):
+                roots += [process for process in processes if process.session == pid and process.started >= started]
         children = supervisor.descendants({process.pid for process in roots}, processes)
         return sorted({*roots, *children})
 
@@ -293,6 +321,32 @@ def _orders(launch: Launch, control: Path, log: Path) -> bytes:
 def _marks(key: TaskKey, control: Path) -> dict[str, str]:
     """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
     return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(control)}
+
+
+def _without_folder(tasks: Path) -> list[supervisor.Process]:
+    """Processes of tasks that were started in this folder and have no control directory there any more."""
+    wanted = f"{tasks}/".encode()
+    processes = supervisor.scan()
+    roots, supervisors = set(), set()
+    for process in processes:
+        marks = [item.partition(b"=")[2] for item in _environment(process.pid) if item.startswith(b"BAILIFF_CONTROL_DIR=")]
+        command = _command(process.pid)
+        if supervisor.__file__.encode() in command:
+            marks = [item for item in command if item.startswith(wanted)][:1]
+            supervisors.update([process.pid] if marks else [])
+        if any(mark.startswith(wanted) and not Path(os.fsdecode(mark)).exists() for mark in marks):
+            roots.add(process.pid)
+    children = supervisor.descendants(roots, processes)
+    found = {process for process in processes if process.pid in roots - supervisors} | set(children)
+    # A supervisor goes last, since it holds the tree together; without a folder it ends by itself.
+    return sorted(found) or sorted(process for process in processes if process.pid in roots)
+
+
+def _command(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # gone
+        return []
 
 
 def _environment(pid: int) -> set[bytes]:
@@ -343,4 +397,5 @@ def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
         end["leftovers"],
         end["error"],
         end["supervisor_lost"],
+        tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
     )

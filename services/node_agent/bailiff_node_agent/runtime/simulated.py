@@ -170,6 +170,9 @@ class SimulatedRuntime:
     async def kill(self, key: TaskKey) -> None:
         self._machine._kill(key)
 
+    def renew(self, until_boottime_us: int, grace_us: int) -> None:
+        """Nothing to do: outside of a test, simulated tasks end with the agent's process."""
+
     async def wait_exit(self) -> Exit:
         return await self._ended.get()
 

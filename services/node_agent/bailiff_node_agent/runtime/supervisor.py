@@ -1,14 +1,19 @@
 """The small process that stands between the agent and one task, and outlives the agent.
 
-Started as `python -I -S supervisor.py CONTROL_DIRECTORY LOCK_FD` with the launch as JSON on standard input, so that
-command and environment appear in no argument list and on no disk. It becomes the parent of everything the task leaves
-behind (child subreaper), ends what outlives the main process, and writes `exit.json` only when the whole tree is gone.
+Started as `python -I -S supervisor.py CONTROL_DIRECTORY LOCK_FD LEASE_FILE` with the launch as JSON on standard input, so
+that command and environment appear in no argument list and on no disk. It becomes the parent of everything the task
+leaves behind (child subreaper), ends what outlives the main process, and writes `exit.json` only when the whole tree is
+gone.
 
 It holds the lock on `<control>/lock` as long as it lives: a free lock means that there is no supervisor (any more).
+
+The agent renews the node's lease on disk while Kafka hears it. When nobody does, this process stops the task by itself,
+so that it is gone before the log gives the node up and runs the job elsewhere (log protocol §7).
 """
 # Without pathlib, which would make each task's supervisor slower to start and larger.
 # ruff: noqa: PTH104, PTH110, PTH112, PTH120, PTH123, PTH208
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,7 +23,9 @@ import time
 from typing import Any, NamedTuple
 
 LEFTOVER_GRACE_S = 2.0
-PR_SET_CHILD_SUBREAPER = 36
+LEASE_LOOK_S = 5.0  # at most so long between two looks: the clock of waits does not count suspended time
+LEASE_OVER = "the agent was not heard for longer than the node's lease"
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Process(NamedTuple):
@@ -103,7 +110,73 @@ def write_json(path: str, content: dict[str, Any]) -> None:
     os.close(folder)
 
 
-def start_job(launch: dict[str, Any]) -> tuple[int, str | None]:
+class Lease:
+    """The node's lease as the agent renews it, and the end of this task once it is over. Without a file: no limit."""
+
+    def __init__(self, path: str, control: str) -> None:
+        self.path, self.control = path, control
+        self.stages: list[str] = []
+        self.kill_at: int | None = None
+        self._last: tuple[int, int] | None = None
+
+    def is_over(self) -> bool:
+        return self._look() is not None
+
+    def patience_s(self) -> float:
+        """How long to wait until there is something to do about it."""
+        next_at = self.kill_at if self.kill_at is not None else self._last[0] if self._last else None
+        if next_at is None:
+            return LEASE_LOOK_S
+        # Past the deadline there is still what was born while the tree was killed.
+        return min(LEASE_LOOK_S, max(0.05, (next_at - boottime_us()) / 1_000_000))
+
+    def enforce(self, session: int) -> None:
+        """Notice and TERM when it is over, KILL to the whole tree when the grace is, too."""
+        if self.kill_at is None:
+            self.kill_at = self._look()
+            if self.kill_at is None:
+                return
+            self._ask_to_end(session)
+        if boottime_us() >= self.kill_at:
+            for process in descendants({os.getpid()}, scan()):
+                self._reached("kill_sent")
+                send(process, signal.SIGKILL)
+
+    def _look(self) -> int | None:
+        """When the task is to be killed; None while the lease holds."""
+        try:
+            with open(self.path) as file:
+                lease = json.load(file)
+            if lease["boot_id"] != boot_id():
+                return boottime_us()
+            self._last = lease["until_boottime_us"], lease["grace_us"]
+        except FileNotFoundError:
+            # A file that is gone was taken away under a living task: nobody will renew it any more.
+            return boottime_us() + self._last[1] if self._last else None
+        except (OSError, ValueError):
+            pass  # a disk that fails: go by what was read last
+        return sum(self._last) if self._last and boottime_us() >= self._last[0] else None
+
+    def _ask_to_end(self, session: int) -> None:
+        assert self.kill_at is not None
+        if os.path.exists(f"{self.control}/terminating.json"):
+            return  # the agent has said TERM already, and a second one cuts a clean end short
+        grace_s = max(0, self.kill_at - boottime_us()) // 1_000_000
+        with contextlib.suppress(OSError):  # a full disk must not keep the task alive
+            write_json(f"{self.control}/notice.json", {"reason": LEASE_OVER, "for": "", "grace_s": grace_s})
+            self._reached("noticed")
+            write_json(f"{self.control}/terminating.json", {"until_boottime_us": self.kill_at, "lease_over": True})
+        self._reached("term_sent")
+        for process in descendants({os.getpid()}, scan()):
+            if process.session == session:
+                send(process, signal.SIGTERM)
+
+    def _reached(self, stage: str) -> None:
+        if stage not in self.stages:
+            self.stages.append(stage)
+
+
+def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
     """The job's pid, and why it could not be started."""
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
@@ -126,6 +199,11 @@ def start_job(launch: dict[str, Any]) -> tuple[int, str | None]:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # A main process that nobody supervises would outlive the lease, where no agent is left to find it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if lease.is_over():
+            os.write(writer, LEASE_OVER.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
         os.execvpe(arguments[0], arguments, launch["env"])  # noqa: S606 - starting what it is given is its purpose
     except OSError as problem:
         code = 127 if isinstance(problem, FileNotFoundError) else 126
@@ -150,13 +228,14 @@ def reap(pid: int) -> int | None:
             code = os.waitstatus_to_exitcode(status)
 
 
-def wait_for_main(pid: int) -> int:
+def wait_for_main(pid: int, lease: Lease) -> int:
     while (code := reap(pid)) is None:
-        signal.sigwait({signal.SIGCHLD})
+        lease.enforce(pid)
+        signal.sigtimedwait({signal.SIGCHLD}, lease.patience_s())
     return code
 
 
-def end_leftovers(control: str, session: int) -> int:
+def end_leftovers(control: str, session: int, lease: Lease) -> int:
     """TERM, a while, KILL to all that outlived the main process; returns how many they were."""
     ended_at = boottime_us()
     asked: set[tuple[int, int]] = set()
@@ -166,6 +245,7 @@ def end_leftovers(control: str, session: int) -> int:
         if terminating:
             with open(f"{control}/terminating.json") as file:
                 patience_us = max(patience_us, json.load(file)["until_boottime_us"])
+        lease.enforce(session)
         for process in tree:
             if boottime_us() >= patience_us:
                 send(process, signal.SIGKILL)
@@ -178,14 +258,16 @@ def end_leftovers(control: str, session: int) -> int:
     return len(asked)
 
 
-def supervise(control: str, launch: dict[str, Any], ready: int) -> None:
+def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "cannot become the reaper of the task's processes")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     started = boottime_us()
-    pid, error = start_job(launch)
+    pid, error = start_job(launch, lease)
+    if error == LEASE_OVER:
+        lease.stages.append("kill_sent")
     me, main = read_process(os.getpid()), read_process(pid)
     running = {
         "pid": pid,
@@ -197,8 +279,8 @@ def supervise(control: str, launch: dict[str, Any], ready: int) -> None:
     }
     write_json(f"{control}/running.json", running)
     os.close(ready)
-    code = wait_for_main(pid)
-    leftovers = end_leftovers(control, session=pid)
+    code = wait_for_main(pid, lease)
+    leftovers = end_leftovers(control, pid, lease)
     end = {
         "code": code,
         "at_boottime_us": boottime_us(),
@@ -206,6 +288,7 @@ def supervise(control: str, launch: dict[str, Any], ready: int) -> None:
         "leftovers": leftovers,
         "error": error,
         "supervisor_lost": False,
+        "lease_stages": lease.stages,
     }
     while os.path.isdir(control):
         try:
@@ -217,7 +300,7 @@ def supervise(control: str, launch: dict[str, Any], ready: int) -> None:
 
 
 def main() -> None:
-    control, lock = sys.argv[1], int(sys.argv[2])
+    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
     launch = json.load(sys.stdin)
     os.set_inheritable(lock, False)
     os.chdir("/")
@@ -229,7 +312,7 @@ def main() -> None:
         os.read(waiting, 1)
         os._exit(0)
     os.close(waiting)
-    supervise(control, launch, ready)
+    supervise(control, launch, lease, ready)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,89 @@
+"""`bailiff notify` on a real Kafka, killed while a notice is on its way: nothing is lost, what comes twice has one id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.integration.test_client import Pool, bus, pool  # noqa: F401 - fixtures
+from tests.kafka_fixtures import TestKafka
+
+from bailiff import Client
+from bailiff.notify import Positions
+from bailiff_bus.kafka import KafkaBus
+
+pytestmark = pytest.mark.kafka
+
+WANTED = 4  # train-7 and train-8 are preempted, and are back
+
+
+class DeadlyReceiver:
+    """Kills the notifier with the second notice, before it is answered; takes everything else."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.notifier: subprocess.Popen[bytes] | None = None
+        self.all_there = threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # noqa: N802 - the name that http.server wants
+                receiver.take(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["id"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def take(self, notice: str) -> None:
+        self.ids.append(notice)
+        if len(self.ids) == 2:
+            assert self.notifier is not None
+            os.kill(self.notifier.pid, signal.SIGKILL)
+        if len(set(self.ids)) == WANTED:
+            self.all_there.set()
+
+
+@pytest.fixture
+def receiver() -> Iterator[DeadlyReceiver]:
+    made = DeadlyReceiver()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+async def test_kill_nine_loses_no_notice(kafka: TestKafka, pool: Pool, receiver: DeadlyReceiver, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "notify.yaml"
+    url = f"http://127.0.0.1:{receiver.server.server_port}/"
+    file.write_text(json.dumps({"positions": "kept.json", "pools": [pool.name], "hooks": [{"name": "chat", "webhook": url}]}))
+    async with Client(KafkaBus(kafka.bootstrap), source="test") as client:
+        log = (await client.domain(pool.name)).identity
+    Positions(tmp_path / "kept.json").move(log, "chat", -1)
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "bailiff", "notify", str(file), "--kafka", kafka.bootstrap]
+        receiver.notifier = subprocess.Popen(command)
+        return receiver.notifier
+
+    assert start().wait(timeout=60) == -signal.SIGKILL
+    first, second = receiver.ids
+    again = start()
+    try:
+        assert receiver.all_there.wait(timeout=60)
+    finally:
+        again.send_signal(signal.SIGINT)
+        assert again.wait(timeout=30) == 130  # ended by hand, and said so
+    assert second in receiver.ids[2:]  # it was on its way: told again, under the same id
+    assert first == f"{pool.name}:21:Preempted:train-7"
+    assert [key.split(":")[2:] for key in dict.fromkeys(receiver.ids)] == [
+        ["Preempted", "train-7"], ["Preempted", "train-8"], ["Resumed", "train-7"], ["Resumed", "train-8"],
+    ]  # fmt: skip

@@ -1,0 +1,374 @@
+"""An agent that is dead, stopped, reimaged or not alone: what it ran is gone before its job runs elsewhere.
+
+The jobs say themselves when they live: each process notes the boot clock again and again, under its attempt. pool-b has
+two nodes, each with an agent process of its own; the one that a story strikes is the one that got the job.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.system import POLICY, System, Watch, processes_of
+
+from bailiff_core.model.policy import NodeRules
+from bailiff_core.records.decisions import JobPlaced, JobRequeued
+from bailiff_core.records.facts import (
+    NodeJoined,
+    NodeLost,
+    NodeRefused,
+    NodeUnreachable,
+    TaskExited,
+    TaskStarted,
+    TaskVanished,
+)
+from bailiff_core.records.payload import Payload
+
+SECOND = 1_000_000
+RULES = NodeRules(unreachable_after=2 * SECOND, lease=6 * SECOND, lost_margin=5 * SECOND)
+AGENTS = {"node-2": "node-agent", "node-3": "node-agent-2"}
+LIVES = 'while read up _ < /proc/uptime; do echo "$BAILIFF_ATTEMPT $up" >> {beats}; sleep 0.05; done'
+STUBBORN = "trap '' TERM; " + LIVES
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def _systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    current: list[System] = []
+
+    def get() -> System:
+        if current and current[0].broken:
+            current.pop().stop()
+        if not current:
+            policy = POLICY.model_copy(update={"nodes": RULES})
+            system = System(tmp_path_factory.mktemp("lost"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, policy=policy)
+            current.append(system)
+            system.start()
+        return current[0]
+
+    try:
+        yield get
+    finally:
+        for each in current:
+            each.stop()
+
+
+@pytest.fixture
+def short(_systems: Callable[[], System]) -> System:
+    """A system where silence means something within seconds."""
+    return _systems()
+
+
+class Struck:
+    """The job of a story, the node that it came to, and that node's agent."""
+
+    def __init__(self, pool: Watch, job: str, node: str) -> None:
+        self.pool, self.system, self.job, self.node, self.agent = pool, pool.system, job, node, AGENTS[node]
+        self.other = next(name for name in AGENTS if name != node)
+
+    @property
+    def folder(self) -> Path:
+        """The agent's state folder."""
+        return self.system.folder / "state" / "node-agent" / "pool-b" / self.node
+
+    def restart(self, name: str = "", **node: Any) -> None:
+        """Start an agent for the node; name: beside the one that runs, in a folder of its own."""
+        declared = [{"name": self.node, "domain": "pool-b", "gpus": "4xH100-80GB", **node}]
+        env = {"BAILIFF_NODES": json.dumps(declared)}
+        if name:
+            env["BAILIFF_STATE_DIR"] = str(self.system.folder / "state" / name)
+            self.system.stack.start_service("node-agent", replica=f"-{name}", env=env)
+        elif not node:
+            self.system.start_service(self.agent)
+        elif self.agent == "node-agent-2":
+            self.system.stack.start_service("node-agent", replica="-2", env=env)
+        else:
+            both = [{"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"}, *declared]
+            self.system.stack.start_service("node-agent", env={"BAILIFF_NODES": json.dumps(both)})
+
+    async def joins(self, after: int) -> NodeJoined:
+        """Wait until the node has joined (again) after this many records."""
+        await self.pool.until(f"{self.node} has joined", lambda _: bool(self._joined(after)))
+        return self._joined(after)[-1]
+
+    def _joined(self, after: int) -> list[NodeJoined]:
+        return [fact for _, fact in since(self.pool, after, NodeJoined) if fact.node == self.node]
+
+    def beats(self) -> dict[int, list[int]]:
+        """When processes of each attempt lived, by their own notes: µs UTC, in order."""
+        to_utc = time.time_ns() // 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+        found: dict[int, list[int]] = {}
+        for line in beats_file(self.system, self.job).read_text().splitlines():
+            attempt, at = line.split()
+            found.setdefault(int(attempt), []).append(round(float(at) * SECOND) + to_utc)
+        return {attempt: sorted(times) for attempt, times in found.items()}
+
+    def pids(self) -> list[int]:
+        """Living processes and supervisors of the node's tasks."""
+        return [pid for pid in processes_of(self.system.folder) if str(self.folder) in told(pid)]
+
+    async def runs_again(self, attempt: int = 2) -> None:
+        """Wait until the job runs in this attempt, and by its own notes."""
+        await self.pool.until(f"{self.job} runs again", lambda _: self.at(attempt) and self.pool.running(self.job))
+        await self.pool.until("it says so itself", lambda _: attempt in self.beats())
+
+    def at(self, attempt: int) -> bool:
+        return self.pool.job(self.job).attempt == attempt
+
+    async def ran_once_at_a_time(self) -> None:
+        """Each attempt's last sign of life is older than the next one's first; requeued once; the log holds."""
+        beats = self.beats()
+        assert sorted(beats) == list(range(1, len(beats) + 1))
+        for attempt in range(1, len(beats)):
+            assert beats[attempt][-1] < beats[attempt + 1][0], f"attempts {attempt} and {attempt + 1} ran at the same time"
+        assert len(self.pool.facts(JobRequeued, job=self.job)) == len(beats) - 1 == 1, self.pool.report()
+        assert [fact.attempt for fact in self.pool.facts(TaskStarted, job=self.job)] == sorted(beats)
+        await self.pool.verify(orphans=True)
+
+    def was_gone_before_it_was_lost(self) -> None:
+        """The first attempt's last sign of life is older than the record that gives the node up."""
+        [(lost_at, _)] = [found for found in since(self.pool, 0, NodeLost) if found[1].node == self.node][-1:]
+        assert self.beats()[1][-1] < lost_at
+
+
+def told(pid: int) -> str:
+    """What a process was started with."""
+    with contextlib.suppress(OSError):
+        return "".join((Path("/proc") / str(pid) / part).read_bytes().decode(errors="replace") for part in ("environ", "cmdline"))
+    return ""
+
+
+def since(pool: Watch, seq: int, kind: type[Payload]) -> list[tuple[int, Any]]:
+    """Append time and data of the records of this kind from there on."""
+    entries = [entry for entry in pool.entries if entry.record.seq > seq and isinstance(entry.record.data, kind)]
+    return [(entry.append_time, entry.record.data) for entry in entries]
+
+
+def beats_file(system: System, job: str) -> Path:
+    return system.marks / f"{job}.beats"
+
+
+async def begin(pool: Watch, run: str = STUBBORN) -> Struck:
+    """A job runs somewhere."""
+    job = f"struck-{next(_names)}"
+    await pool.until("both nodes are ready", lambda seen: {node.state for node in seen.nodes.values()} == {"ready"})
+    await pool.submit(job, run.replace("{beats}", str(beats_file(pool.system, job))), grace_s=1)
+    await pool.until_running(job)
+    number = pool.job(job).tasks[0].node
+    struck = Struck(pool, job, pool.pool.nodes[number].name)
+    await pool.until("it says so itself", lambda _: beats_file(pool.system, job).exists())
+    return struck
+
+
+async def ends_well(struck: Struck) -> None:
+    """The agent is back for the next story."""
+    before = struck.pool.pool.seq
+    if struck.agent not in struck.system.stack.processes.running():
+        struck.restart()
+        await struck.joins(before)
+    await asyncio.to_thread(struck.system.stack.processes.wait_ready, *AGENTS.values())
+
+
+async def test_killed_and_never_back(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        short.kill(struck.agent)
+        await pool.record(NodeLost, node=struck.node)
+        await struck.runs_again()
+        struck.was_gone_before_it_was_lost()
+        await struck.ran_once_at_a_time()
+        [requeued] = pool.facts(JobRequeued, job=struck.job)
+        assert (requeued.outcome, pool.pool.nodes[pool.job(struck.job).tasks[0].node].name) == ("lost", struck.other)
+        assert struck.pids() == []
+        await ends_well(struck)
+
+
+async def test_stopped_beyond_its_lease_it_wakes_and_nothing_that_it_was_told_has_effect(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        await pool.submit("fills", gpus=4)
+        await pool.until_running("fills")
+        assert pool.pool.nodes[pool.job("fills").tasks[0].node].name == struck.other
+
+        # Nobody reads the command to start this one: its node's agent is stopped.
+        short.signal(struck.agent, signal.SIGSTOP)
+        await pool.submit("told-in-vain")
+        await pool.record(JobPlaced, job="told-in-vain")
+        await pool.record(NodeLost, node=struck.node)
+        struck.was_gone_before_it_was_lost()
+        assert struck.pids() == []
+        await pool.cancel("fills")
+        await struck.runs_again()
+        await pool.until_running("told-in-vain")
+
+        before, known = pool.pool.seq, {node.incarnation for node in pool.pool.nodes.values()}
+        short.signal(struck.agent, signal.SIGCONT)
+        joined = await struck.joins(before)
+        assert joined.incarnation not in known
+        # A later command is obeyed, so the earlier ones have been read and refused.
+        await pool.submit("after", gpus=4)
+        await pool.until_running("after")
+        assert pool.pool.nodes[pool.job("after").tasks[0].node].name == struck.node
+        assert pool.pool.nodes[joined.number].incarnation == joined.incarnation
+        await pool.noted("told-in-vain", pool.job("told-in-vain").attempt)
+        assert set(pool.starts("told-in-vain")) == {(2, 0)}
+        await struck.ran_once_at_a_time()
+
+
+@pytest.mark.long
+async def test_back_after_its_lease_it_says_what_its_supervisor_did(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        short.kill(struck.agent)
+        await pool.record(NodeUnreachable, node=struck.node)
+        # Admission is made to look away, or it might give the node up first.
+        short.signal("admission", signal.SIGSTOP)
+        await pool.until("its processes are gone", lambda _: not struck.pids())
+        struck.restart()
+        await asyncio.to_thread(short.stack.processes.wait_ready, struck.agent)
+        short.signal("admission", signal.SIGCONT)
+        exited = await pool.record(TaskExited, job=struck.job)
+        assert (exited.attempt, exited.exit_code) == (1, -signal.SIGKILL)
+        assert "not heard in Kafka for longer than the node's lease" in exited.reason
+        await struck.runs_again()
+        [requeued] = pool.facts(JobRequeued, job=struck.job)
+        assert requeued.outcome == "preempted-unclean"
+        await struck.ran_once_at_a_time()
+        await ends_well(struck)
+
+
+@pytest.mark.long
+async def test_back_within_its_lease_nothing_has_happened(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        before = pool.pool.seq
+        short.kill_and_restart(struck.agent)
+        await struck.joins(before)
+        lease_later = time.time_ns() // 1000 + RULES.lease + RULES.lost_margin
+        await pool.until("a lease has passed", lambda _: struck.beats()[1][-1] > lease_later)
+        assert pool.running(struck.job)
+        assert struck.at(1)
+        assert sorted(struck.beats()) == [1]
+
+
+@pytest.mark.long
+async def test_the_whole_host_dies(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        short.kill(struck.agent)
+        while pids := struck.pids():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        await pool.record(NodeLost, node=struck.node)
+        await struck.runs_again()
+        await struck.ran_once_at_a_time()
+        await ends_well(struck)
+        assert sorted(struck.beats()) == [1, 2]
+
+
+@pytest.mark.long
+async def test_agent_and_supervisors_die_and_the_processes_do_not(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        short.kill(struck.agent)
+        for pid in struck.pids():
+            if "supervisor.py" in told(pid):
+                os.kill(pid, signal.SIGKILL)
+        await pool.record(NodeLost, node=struck.node)
+        await struck.runs_again()
+        struck.was_gone_before_it_was_lost()
+        await struck.ran_once_at_a_time()
+        await ends_well(struck)
+
+
+async def test_reimaged_with_the_same_identity(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        began = pool.pool.seq
+        short.kill(struck.agent)
+        shutil.rmtree(struck.folder)
+        struck.restart()
+        await pool.record(TaskVanished, job=struck.job)
+        await struck.runs_again()
+        await struck.ran_once_at_a_time()
+        assert since(pool, began, NodeLost) == []
+        await ends_well(struck)
+
+
+@pytest.mark.long
+async def test_reimaged_with_another_identity(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        began = pool.pool.seq
+        short.kill(struck.agent)
+        shutil.rmtree(struck.folder)
+        struck.restart(machine_id="another-machine")
+        refused = await pool.record(NodeRefused, node=struck.node)
+        assert refused.machine_id == "another-machine"
+        await pool.record(NodeLost, node=struck.node)
+        assert not struck._joined(began)
+        await struck.runs_again()
+        struck.was_gone_before_it_was_lost()
+        await struck.ran_once_at_a_time()
+
+        # Once the old one is lost, the name is free for it.
+        before = pool.pool.seq
+        short.kill(struck.agent)
+        struck.restart(machine_id="another-machine")
+        assert (await struck.joins(before)).machine_id == "another-machine"
+        short.broken = True  # its machine id is not the one that the next story would start it with
+
+
+async def test_a_second_agent_on_the_same_folder_is_sent_away(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        declared = json.dumps([{"name": struck.node, "domain": "pool-b", "gpus": "4xH100-80GB"}])
+        before = pool.pool.seq
+        short.stack.start_service("node-agent", replica="-double", env={"BAILIFF_NODES": declared})
+        await pool.until("it has ended", lambda _: "node-agent-double" not in short.stack.processes.running())
+        assert short.stack.processes.stop("node-agent-double").code == 2
+        assert "give each agent a state folder of its own" in short.log_of("node-agent-double")
+        assert not struck._joined(before)
+        assert pool.running(struck.job)
+        assert sorted(struck.beats()) == [1]
+
+
+@pytest.mark.long
+async def test_a_second_machine_under_the_same_name_is_refused(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        before = pool.pool.seq
+        struck.restart("twin", machine_id="the-twin")
+        await pool.record(NodeRefused, node=struck.node, machine_id="the-twin")
+        await pool.submit("for-the-first", gpus=1)
+        await pool.until_running("for-the-first")
+        assert not struck._joined(before)
+        assert short.stack.processes.stop("node-agent-twin").code == 0
+        assert pool.running(struck.job)
+        assert sorted(struck.beats()) == [1]
+        assert [*(short.folder / "state" / "twin").rglob("running.json")] == []
+
+
+@pytest.mark.long
+async def test_a_second_agent_of_the_same_machine_takes_the_name_and_the_first_lets_go(short: System) -> None:
+    async with short.watch("pool-b") as pool:
+        struck = await begin(pool)
+        before = pool.pool.seq
+        struck.restart("clone")
+        await struck.joins(before)
+        await pool.record(TaskVanished, job=struck.job)
+        await struck.runs_again()
+        await struck.ran_once_at_a_time()
+        assert struck.pids() == []
+        assert "another agent speaks for this node" in short.log_of(struck.agent)
+        short.broken = True  # two agents of one name are nothing to begin the next story with

@@ -1,0 +1,49 @@
+"""SIGSTOP to admission or the executor for longer than the takeover, then SIGCONT, at each stage of a preemption.
+
+Another replica finishes the story; the one that wakes believes for a moment that it is still its own. Nothing that it
+sends then may have an effect.
+"""
+
+import asyncio
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.process.test_kill_nine import STAGES, TRAINING, begin, ends_well, until_shown
+from tests.system import System, systems
+
+SAMPLE = {("admission", "decided"), ("eviction-executor", "begun")}
+CELLS = [
+    pytest.param(service, stage, id=f"{service}-{stage}", marks=() if (service, stage) in SAMPLE else pytest.mark.long)
+    for service in ("admission", "eviction-executor")
+    for stage in STAGES
+]
+_replicas = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def _stopped_systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    with systems(tmp_path_factory, "stopped") as get:
+        yield get
+
+
+@pytest.fixture
+def stopped(_stopped_systems: Callable[[], System]) -> System:
+    """A system whose log will hold orphans."""
+    return _stopped_systems()
+
+
+@pytest.mark.parametrize(("service", "stage"), CELLS)
+async def test_stopped_at_any_stage_it_wakes_and_has_no_effect(stopped: System, service: str, stage: str) -> None:
+    async with stopped.watch("pool-a") as pool:
+        pool.keep(*TRAINING)
+        story = await begin(pool)
+        await until_shown(pool, STAGES[stage], story, when_running=lambda: pool.tell(story.urgent))
+        stopped.signal(service, signal.SIGSTOP)
+        other = stopped.stack.start_service(service, replica=f"-{next(_replicas)}")
+        await pool.until("the other one has taken over", lambda _: '"partitions": [0, 1]' in stopped.log_of(other))
+        stopped.signal(service, signal.SIGCONT)
+        await ends_well(pool, story)
+        await asyncio.to_thread(stopped.stack.processes.wait_ready, service, other)
+        assert (await asyncio.to_thread(stopped.stack.processes.stop, other)).code == 0

@@ -1,0 +1,47 @@
+"""A policy is applied to what its maker has seen, and keeps what is in use."""
+
+from tests.log_builder import policy
+
+from bailiff_admission.intake.rejected import Rejected
+from bailiff_admission.intake.requests import Asked, facts_of_request
+from bailiff_bus.messages import ApplyPolicy
+from bailiff_core.model.policy import Policy
+
+
+def rules(*projects: str) -> Policy:
+    listed = [{"name": name} for name in projects]
+    return policy(preemption={"verbs": ["allocate", "preempt"], "scope": "pool"}, projects=listed)
+
+
+def ask(story, body):
+    return facts_of_request(story.pool, Asked("laptop", "q-1", "0" * 64, None, "alice", "none", body))
+
+
+def refused(story, body, code):
+    found = ask(story, body)
+    assert isinstance(found, Rejected)
+    assert found.code == code
+    return found.reason
+
+
+def test_a_policy_made_from_an_older_one_is_refused(story):
+    made_from = story.pool.policy_revision
+    assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=made_from)), list)
+    story.apply_policy(rules())
+    reason = refused(story, ApplyPolicy(policy=rules(), expected_revision=made_from), "policy-changed")
+    assert f"that of #{story.pool.policy_revision} by now, this one was made from #{made_from}" in reason
+    assert isinstance(ask(story, ApplyPolicy(policy=rules(), expected_revision=story.pool.policy_revision)), list)
+
+
+def test_a_policy_is_enforced_only_where_that_is_asked_for(story):
+    assert [fact.enforce for fact in ask(story, ApplyPolicy(policy=rules()))] == [False]
+    assert [fact.enforce for fact in ask(story, ApplyPolicy(policy=rules(), enforce=True))] == [True]
+
+
+def test_a_project_that_is_in_use_stays(story):
+    story.apply_policy(rules("vision", "speech"))
+    story.runs("eyes", gpus=1, project="vision")
+    reason = refused(story, ApplyPolicy(policy=rules("speech")), "project-in-use")
+    assert "'eyes' is of the project 'vision', which the new policy lacks" in reason
+    story.ends("eyes")
+    assert isinstance(ask(story, ApplyPolicy(policy=rules("speech"))), list)

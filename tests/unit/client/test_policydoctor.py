@@ -1,0 +1,88 @@
+"""What the doctor says of a policy: what is switched off, and what can hardly be meant."""
+
+from typing import Any
+
+import pytest
+from tests.unit.client.kit import Scribe
+
+from bailiff.doctor import policy_checks
+from bailiff.policydoctor import oddities
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+
+
+def pool_with(**parts: Any) -> Scribe:
+    scribe = Scribe()
+    data = DEFAULT_POLICY.model_dump(mode="json")
+    scribe.begin(Policy.model_validate({**data, **parts}, strict=False))
+    scribe.node("gpu-01")
+    return scribe
+
+
+def test_a_plain_policy_is_fine() -> None:
+    (check,) = policy_checks(pool_with().pool)
+    assert check["status"] == "ok"
+    assert check["found"] == "in force since #1, no verb is switched off; consolidate moves nobody (preemption.most_moved is 0)"
+
+
+@pytest.mark.parametrize(
+    ("verbs", "told"),
+    [
+        (["allocate", "consolidate", "reclaim"], ["preempt is switched off: no job displaces another one by priority"]),
+        (["allocate", "preempt"], ["consolidate is switched off: no job is moved to make room in one piece"]),
+        (["consolidate", "reclaim", "preempt"], ["allocate is switched off: no job is ever placed, though there be room"]),
+    ],
+)
+def test_verbs_that_are_off_are_named(verbs: list[str], told: list[str]) -> None:
+    checks = policy_checks(pool_with(preemption={"verbs": verbs}).pool)
+    assert [check["found"] for check in checks] == told
+    assert all(check["status"] == "warn" and "preemption.verbs" in check["advice"] for check in checks)
+
+
+def test_reclaim_that_is_off_matters_where_there_are_projects() -> None:
+    verbs = {"verbs": ["allocate", "consolidate", "preempt"]}
+    assert not oddities(pool_with(preemption=verbs).pool)
+    found = oddities(pool_with(preemption=verbs, projects=[{"name": "a", "quota": {"gpus": 4}}]).pool)
+    assert [oddity.found for oddity in found] == [
+        "reclaim is switched off: projects over their quota keep what they borrowed until their jobs end"
+    ]
+
+
+CLASSES = [{"name": "train", "value": 1, "preemptible": False, "preemption_policy": "Never", "global_default": True}]
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"projects": [{"name": "a"}]}, "no project has a quota of GPUs"),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]},
+            "quotas add up to 10 GPUs, the pool has 8 GPUs",
+        ),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "parent": "a", "quota": {"gpus": 3}}]},
+            "quotas below a add up to 3 GPUs, it has 2 GPUs itself",
+        ),
+        ({"projects": [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 2}}]}, "project a may use less GPUs than its quota"),
+        (
+            {"projects": [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "over_quota_weight": 0}]},
+            "project b has neither a quota of GPUs nor a weight",
+        ),
+        ({"identity": {"class_users": {"inference": []}}}, "nobody may use the class inference"),
+        ({"identity": {"class_users": {"infrence": ["x"]}}}, "names the class infrence, which there is none of"),
+        ({"priority_classes": CLASSES}, "no class is preemptible"),
+        ({"priority_classes": CLASSES}, "every class has preemption_policy Never"),
+        ({"protections": {"budgets": [{"name": "web", "most": 0}]}}, "budget web lets none of its jobs leave"),
+        ({"protections": {"stale_gang": -1}}, "keeps its room for ever"),
+        ({"topologies": [{"name": "racks", "levels": ["zone", "rack"]}]}, "topology racks: no node has the label rack,"),
+    ],
+)
+def test_what_can_hardly_be_meant_is_told(parts: dict[str, Any], told: str) -> None:
+    found = oddities(pool_with(**parts).pool)
+    assert any(told in oddity.found for oddity in found), found
+    assert all(oddity.advice for oddity in found)
+
+
+def test_jobs_without_a_project_are_counted() -> None:
+    scribe = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
+    scribe.submit("stray", gpus=1)
+    assert [oddity.found for oddity in oddities(scribe.pool)] == ["1 job without a project: they deserve nothing and only borrow"]

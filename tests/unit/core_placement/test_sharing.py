@@ -1,0 +1,216 @@
+"""Parts of GPUs: thousandths and MiB, exactly, and on which device."""
+
+import pytest
+from tests.builders import GIB, Sketch, asking, group
+
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.places import NodeShare, bits
+from bailiff_core.model.room import idle_later, idle_now
+from bailiff_core.model.units import whole
+from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, TaskPlace, could_ever_fit, from_shares, place_unit, to_shares
+
+HALF = 80 * GIB * 500
+
+
+def places(sketch: Sketch, *groups, **options):
+    """(node, devices) per task, and whether it is later; or the reason."""
+    job = sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)
+    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(1000), **options)
+    if isinstance(found, NoFit):
+        return f"{found.kind}: {found.why}"
+    return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
+
+
+def part(milli: int = 0, count: int = 1, devices: int | None = None, mib: int = 0, **rest):
+    asked = {"gpu_share_bytes": mib * 2**20} if mib else {"gpu_share_milli": milli}
+    return group(count, **asked, **({"gpu_devices": devices} if devices else {}), **rest)
+
+
+def holding(sketch: Sketch, name: str, node: str, device: int, milli: int, phase: str = "running"):
+    return sketch.at(sketch.job(name, part(milli)), (node, [device]), phase=phase)
+
+
+def test_sharers_fill_one_device_before_the_next() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    assert places(sketch, part(500, 3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
+    assert places(sketch, part(600, 4)) == ("impossible: needs room for 4 tasks of 0.6 of 1 GPU each, there is room for 3")
+
+
+def test_the_fullest_device_with_room_comes_first_wherever_it_is() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    sketch.node("b", gpus=8)
+    holding(sketch, "small", "a", 1, 200)
+    holding(sketch, "more", "b", 4, 400)
+    holding(sketch, "most", "b", 5, 600)
+    assert places(sketch, part(400)) == ([("a", [1])], False), "a has fewer free GPUs"
+    sketch.pool.nodes[0].held.slots = 1000
+    assert places(sketch, part(400)) == ([("b", [5])], False)
+    assert places(sketch, part(500)) == ([("b", [4])], False)
+    assert places(sketch, part(700)) == ([("b", [0])], False), "no shared one has that much"
+
+
+def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    holding(sketch, "part", "a", 0, 100)
+    assert places(sketch, group(gpus=1)) == ([("a", [1])], False)
+    assert places(sketch, group(gpus=2)).startswith("impossible")
+    sketch.running("whole", "a", [1])
+    assert places(sketch, part(1000)).startswith("impossible")
+    assert places(sketch, part(900)) == ([("a", [0])], False)
+
+
+def test_n_fractions_need_n_devices() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    assert places(sketch, part(100, devices=3)).startswith("impossible: needs room for 1 task of 0.1 of each of 3 GPUs")
+    assert places(sketch, part(500, 2, devices=2)) == ([("a", [0, 1]), ("a", [0, 1])], False)
+    holding(sketch, "other", "a", 1, 600)
+    assert places(sketch, part(500, devices=2)).startswith("impossible")
+
+
+def test_tasks_on_several_devices_each_leave_one_another_a_way() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=3)
+    holding(sketch, "one", "a", 1, 500)
+    holding(sketch, "two", "a", 2, 500)
+    found, later = places(sketch, part(500, 2, devices=2))
+    assert sorted(found) == [("a", [0, 1]), ("a", [0, 2])], "taking 1 and 2 together would leave 0 alone"
+    assert not later
+
+
+def test_it_waits_for_a_shared_device_rather_than_open_another() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    holding(sketch, "stays", "a", 0, 400)
+    holding(sketch, "goes", "a", 0, 400, phase="evicting")
+    assert places(sketch, part(500)) == ([("a", [0])], True)
+    assert places(sketch, part(200)) == ([("a", [0])], False)
+    assert places(sketch, part(700)) == ([("a", [1])], False)
+
+
+def test_a_unit_with_one_member_that_waits_is_promised_whole() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    holding(sketch, "goes", "a", 0, 400, phase="evicting")
+    holding(sketch, "stays", "a", 0, 200)
+    found, later = places(sketch, part(800), group(gpus=1))
+    assert (found, later) == ([("a", [0]), ("a", [1])], True)
+
+
+def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=1)
+    holding(sketch, "goes", "a", 0, 500, phase="evicting")
+    holding(sketch, "next", "a", 0, 500, phase="reserved")
+    assert idle_now(node).shares == {0: HALF}
+    assert idle_later(node).shares == {0: HALF}
+    assert places(sketch, part(500)) == ([("a", [0])], False)
+    holding(sketch, "more", "a", 0, 300, phase="reserved")
+    assert places(sketch, part(300)).startswith("impossible")
+    assert idle_now(node).shares == {0: 80 * GIB * 200}
+
+
+def test_mib_are_exact_and_depend_on_the_device_they_land_on() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=2)
+    node.devices[1].memory_bytes = 40 * GIB
+    assert places(sketch, part(mib=40 * 1024 + 1)) == ([("a", [0])], False)
+    assert places(sketch, part(mib=40 * 1024 + 1, count=2)).startswith("impossible")
+    assert places(sketch, part(mib=40 * 1024, count=3)) == ([("a", [0]), ("a", [0]), ("a", [1])], False)
+    assert places(sketch, part(mib=80 * 1024 + 1)).startswith("impossible: needs room for 1 task of 81921 MiB of 1 GPU")
+
+
+def test_ten_tenths_are_one_and_an_eleventh_does_not_fit() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    found, _ = places(sketch, part(100, 10))
+    assert {tuple(devices) for _, devices in found} == {(0,)}
+    assert places(sketch, part(100, 11)).startswith("impossible")
+    for number in range(7):
+        holding(sketch, f"x{number}", "a", 0, 100)
+    assert places(sketch, part(300))[0] == [("a", [0])]
+    assert places(sketch, part(301)).startswith("impossible")
+
+
+def test_models_and_sick_devices_count_for_sharers_too() -> None:
+    sketch = Sketch()
+    node = sketch.node("a", gpus=3, models=("h100", "a100"))
+    assert places(sketch, part(500, gpu_models=("a100",))) == ([("a", [1])], False)
+    holding(sketch, "x", "a", 1, 100)
+    node.devices[1].healthy = False
+    assert places(sketch, part(500)) == ([("a", [0])], False)
+    assert places(sketch, part(500, gpu_models=("a100",))).startswith("impossible")
+
+
+def test_whole_and_parts_together_and_no_is_a_proof() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    assert places(sketch, part(500, 2), group(gpus=1)) == ([("a", [1]), ("a", [1]), ("a", [0])], False)
+    assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each kind of task fits by itself")
+
+
+def test_two_kinds_of_parts_may_be_given_up_but_not_denied() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    assert isinstance(places(sketch, part(700, 2), part(300, 2)), tuple)
+    assert places(sketch, part(700, 2), part(400, 1)).startswith("gave-up")
+
+
+def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    job = holding(sketch, "x", "a", 0, 600)
+    rooms = Rooms.of(sketch.pool)
+    start = rooms.mark()
+    rooms.evict(whole(job))
+    assert rooms.nodes[0].later.devices == 1, "whole again"
+    assert rooms.has_place_for(whole(job))
+    rooms.put_back(whole(job))
+    assert rooms.nodes[0].later.shares == {0: 80 * GIB * 400}
+    rooms.evict(whole(job))
+    assert isinstance(place_unit(rooms, asking(sketch.job("y", part(500))), Budget(10)), GangPlace)
+    assert not rooms.has_place_for(whole(job))
+    rooms.rollback(start)
+    assert rooms.nodes[0].later.shares == {0: 80 * GIB * 400}
+
+
+def test_in_records_two_entries_may_name_one_device() -> None:
+    job = Sketch().job("x", part(500, 2), group(gpus=1))
+    place = GangPlace((TaskPlace(0, 0, 1), TaskPlace(1, 0, 1), TaskPlace(2, 0, 2)), False)
+    assert to_shares(place) == (NodeShare(node=0, tasks="0", devices="0"), NodeShare(node=0, tasks="1-2", devices="0-1"))
+    assert tuple(from_shares(job, to_shares(place))) == place.tasks
+
+
+def test_in_records_a_whole_device_is_nobody_elses() -> None:
+    job = Sketch().job("x", part(500), group(gpus=1))
+    for shares in ([("0", "0"), ("1", "0")], [("1", "0"), ("0", "0")]):
+        with pytest.raises(ValueError, match="device 0 of node 0 is given out twice"):
+            from_shares(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
+
+
+def test_some_members_only_are_read_where_only_those_are_meant() -> None:
+    job = Sketch().job("x", group(4, gpus=1))
+    shares = (NodeShare(node=0, tasks="2-3", devices="0-1"),)
+    assert [task.index for task in from_shares(job, shares, (3, 2))] == [2, 3]
+    with pytest.raises(ValueError, match="task 1 of job x has no place"):
+        from_shares(job, shares, (1, 2, 3))
+    with pytest.raises(ValueError, match="task 3 of job x is not one of those to be placed"):
+        from_shares(job, shares, (2,))
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"gpu_share_milli": 500, "gpu_share_bytes": 1}, "a share is one or the other"),
+        ({"gpu_share_milli": 500, "gpu_milli": 1000}, "leave one out"),
+        ({"gpu_devices": 2}, "asks for gpu_devices and no share"),
+        ({"gpu_milli": 1500}, "a part of one is gpu_share_milli"),
+    ],
+)
+def test_what_makes_no_sense_is_said(asked, why: str) -> None:
+    sketch = Sketch()
+    sketch.node("a")
+    assert why in (could_ever_fit(sketch.pool, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")

@@ -1,0 +1,160 @@
+"""What an agent makes of its lease: from when it counts, and what an agent that has outlived it does not do."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bailiff_bus.ambient import REAL, Ambient
+from bailiff_bus.messages import EvictionStageReached, Fence, JobSpec, NodeAnnounced, StartTask, TaskAt, TaskIsRunning
+from bailiff_bus.messages.commands import Order
+from bailiff_bus.metrics import Metrics
+from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
+from bailiff_node_agent.settings import NodeDeclaration
+
+SECOND = 1_000_000
+LEASE, MARGIN = 10 * SECOND, 6 * SECOND
+
+
+class Runtime(SimulatedRuntime):
+    """Keeps what it is told of the lease."""
+
+    told: tuple[int, int] | None = None
+
+    def renew(self, until_boottime_us: int, grace_us: int) -> None:
+        self.told = until_boottime_us, grace_us
+
+
+@dataclass
+class Node:
+    """An agent on a machine whose boot clock stands still unless it is set."""
+
+    agent: Agent
+    runtime: Runtime
+    machine: SimulatedMachine
+    clock: list[int]
+
+    def later(self, by: int) -> None:
+        self.clock[0] += by
+
+    @property
+    def incarnation(self) -> str:
+        return self.agent.machine.incarnation.incarnation
+
+    def common(self, incarnation: str = "") -> dict[str, Any]:
+        return {"node": "n1", "incarnation": incarnation or self.incarnation, "sender": "admission", "sender_epoch": 1}
+
+    async def fence(self, incarnation: str = "") -> None:
+        await self.agent.obey(Fence(**self.common(incarnation), lease=LEASE, lost_margin=MARGIN))
+
+    def start(self, job: str, seq: int) -> StartTask:
+        return StartTask.model_validate(
+            {
+                **self.common(),
+                "order": Order(epoch=1, seq=seq),
+                "job": job,
+                "attempt": 1,
+                "spec": JobSpec(command="sleep 300", runtime="simulated"),
+                "tasks": (TaskAt(task=0, devices=()),),
+                "grace": SECOND,
+                "node_rank": 0,
+                "world_size": 1,
+                "local_world_size": 1,
+                "master_node": "n1",
+            }
+        )
+
+    def said(self) -> list[Any]:
+        return [read_report(report) for _, report in self.agent.machine.reports.unsent()]
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    machine, storage, clock = SimulatedMachine(), MemoryStorage(), [1000 * SECOND]
+    declared = NodeDeclaration(name="n1", domain="pool-a", gpus="2xH100-80GB")
+    inventory, runtime = SimulatedInventory("2xH100-80GB", "n1", machine.identify), Runtime(machine)
+    machine.attach_devices(inventory)
+    ambient: Ambient = replace(REAL, boot=lambda: clock[0])
+    parts = Machine(
+        node=declared,
+        inventory=inventory,
+        runtimes={"simulated": runtime},
+        storage=storage,
+        fences=Fences(storage),
+        reports=Reports(storage),
+        evictions=Evictions(storage),
+        incarnation=draw_incarnation(storage, machine_id="m1"),
+        folder=Path("/nowhere"),
+    )
+    agent = Agent(parts, ambient, Metrics(), lambda: None)
+    await agent.adopt()
+    yield Node(agent, runtime, machine, clock)
+    for work in list(agent._jobs):
+        work.cancel()
+
+
+async def test_the_lease_counts_from_when_the_report_was_sent(node: Node) -> None:
+    await node.fence()
+    sent = node.clock[0]
+    node.later(9 * SECOND)  # so long until it was acknowledged
+    node.agent.renew(sent)
+    assert node.runtime.told == (sent + LEASE, MARGIN // 2)
+    before = node.incarnation
+    node.later(SECOND + 1)
+    node.agent.check_lease()
+    assert node.incarnation != before
+
+
+async def test_a_command_that_waited_longer_than_the_lease_is_void(node: Node) -> None:
+    await node.fence()
+    node.agent.renew(node.clock[0])
+    await node.agent.obey(node.start("first", 10))
+    assert node.runtime.pids(TaskKey("first", 1, "0"))
+    waited = node.start("second", 11)
+    node.later(LEASE + 1)
+    await node.agent.obey(waited)
+    assert not node.runtime.pids(TaskKey("second", 1, "0"))
+    announced = node.said()[0]
+    assert isinstance(announced, NodeAnnounced)
+    assert announced.incarnation == node.incarnation != waited.incarnation
+    assert [(task.job, task.state) for task in announced.tasks] == [("first", "running")]
+    assert not [report for report in node.said() if isinstance(report, TaskIsRunning)]
+
+    # What it is told under its new name, it does.
+    node.agent.renew(node.clock[0])
+    await node.fence()
+    await node.agent.obey(node.start("third", 12))
+    assert node.runtime.pids(TaskKey("third", 1, "0"))
+
+
+async def test_an_agent_that_was_heard_in_time_goes_on_under_its_name(node: Node) -> None:
+    await node.fence()
+    before = node.incarnation
+    for _ in range(5):
+        node.later(LEASE)
+        node.agent.check_lease()
+        node.agent.renew(node.clock[0])
+    assert node.incarnation == before
+
+
+async def test_a_lease_is_remembered_by_the_next_agent(node: Node) -> None:
+    await node.fence()
+    again = Agent(node.agent.machine, REAL, Metrics(), lambda: None)
+    assert (again.lease, again.lost_margin) == (LEASE, MARGIN)
+
+
+async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: Node) -> None:
+    await node.fence("an earlier one")
+    await node.fence()
+    node.agent.renew(node.clock[0])
+    await node.agent.obey(node.start("first", 10))
+    assert not node.agent.machine.evictions.running()
+    await node.fence("a later one")
+    [eviction] = node.agent.machine.evictions.running()
+    assert (eviction.key, eviction.kill_after_us) == (str(TaskKey("first", 1, "0")), 0)
+    assert not [report for report in node.said() if isinstance(report, EvictionStageReached)]

@@ -1,0 +1,174 @@
+"""A task whose agent is not heard any more: its supervisor stops it in time, by itself; all with real processes."""
+
+import asyncio
+import json
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey, supervisor
+
+KEY = TaskKey("train-7", 1, "0")
+SECOND = 1_000_000
+IGNORES_TERM = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.02; done"
+OBEYS_TERM = "trap 'exit 85' TERM; touch ready; while :; do sleep 0.02; done"
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
+    agent = ProcessRuntime(tmp_path / "state")
+    yield agent
+    await agent.close()
+    last = ProcessRuntime(tmp_path / "state")
+    for state in await last.adopt():
+        if isinstance(state, Running):
+            await last.kill(state.key)
+            await exit_of(last)
+    await last.close()
+
+
+async def run(agent: ProcessRuntime, command: str, folder: Path) -> Running:
+    running = await agent.start(Launch(KEY, command, working_dir=str(folder)))
+    assert isinstance(running, Running)
+    return running
+
+
+async def exit_of(agent: ProcessRuntime) -> Exit:
+    return await asyncio.wait_for(agent.wait_exit(), 20)
+
+
+async def until_it_listens(folder: Path) -> None:
+    async with asyncio.timeout(10):
+        while not (folder / "ready").exists():  # noqa: ASYNC110 - what is awaited happens in another process
+            await asyncio.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    return supervisor.read_process(pid) is not None
+
+
+def in_s(seconds: float) -> int:
+    """That moment on the boot clock."""
+    return supervisor.boottime_us() + int(seconds * SECOND)
+
+
+async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(agent: ProcessRuntime, tmp_path: Path) -> None:
+    over = in_s(1.5)
+    agent.renew(over, SECOND)
+    await run(agent, IGNORES_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    end = await exit_of(agent)
+    assert end.code == -signal.SIGKILL
+    assert end.lease_stages == ("noticed", "term_sent", "kill_sent")
+    assert over + SECOND <= end.at_boottime_us < over + 2 * SECOND
+    assert (tmp_path / "asked").exists()
+    notice = json.loads((agent.control_dir(KEY) / "notice.json").read_text())
+    assert notice["reason"] == supervisor.LEASE_OVER
+    assert notice["grace_s"] in (0, 1)
+    assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
+
+
+async def test_a_job_that_obeys_ends_with_its_own_code(agent: ProcessRuntime, tmp_path: Path) -> None:
+    over = in_s(1.0)
+    agent.renew(over, 60 * SECOND)
+    await run(agent, OBEYS_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    end = await exit_of(agent)
+    assert (end.code, end.lease_stages) == (85, ("noticed", "term_sent"))
+    assert end.at_boottime_us >= over
+
+
+async def test_a_renewed_lease_is_the_one_that_counts(agent: ProcessRuntime, tmp_path: Path) -> None:
+    agent.renew(in_s(0.5), SECOND)
+    await run(agent, OBEYS_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    over = in_s(2.0)
+    agent.renew(over, SECOND)
+    assert (await exit_of(agent)).at_boottime_us >= over
+
+
+async def test_an_agent_that_is_back_in_time_adopts_what_runs(agent: ProcessRuntime, tmp_path: Path) -> None:
+    agent.renew(in_s(1.0), SECOND)
+    running = await run(agent, OBEYS_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    back = ProcessRuntime(tmp_path / "state")
+    assert await back.adopt() == [running]
+    back.renew(in_s(3600), SECOND)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(back.wait_exit(), 1.5)
+    assert lives(running.pid)
+    await back.close()
+
+
+async def test_what_an_agent_began_before_it_died_gets_no_longer_than_the_lease_allows(
+    agent: ProcessRuntime, tmp_path: Path
+) -> None:
+    over = in_s(1.0)
+    agent.renew(over, SECOND)
+    await run(agent, IGNORES_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    await agent.terminate(KEY, grace_s=600)
+    end = await exit_of(agent)
+    assert end.lease_stages == ("kill_sent",)
+    assert end.at_boottime_us < over + 2 * SECOND
+
+
+async def test_what_outlives_the_main_process_gets_no_longer_either(agent: ProcessRuntime, tmp_path: Path) -> None:
+    over = in_s(1.0)
+    agent.renew(over, SECOND)
+    stubborn = "setsid sh -c 'echo $$ > child; trap \"\" TERM; touch ready; while :; do sleep 0.02; done' & wait"
+    await run(agent, stubborn, tmp_path)
+    await until_it_listens(tmp_path)
+    await agent.terminate(KEY, grace_s=600)
+    end = await exit_of(agent)
+    assert end.code == -signal.SIGTERM
+    assert end.leftovers >= 1
+    assert not lives(int((tmp_path / "child").read_text()))
+    assert over + SECOND <= end.at_boottime_us < over + 2 * SECOND
+
+
+async def test_after_the_lease_nothing_is_started(agent: ProcessRuntime, tmp_path: Path) -> None:
+    agent.renew(in_s(-1.0), 60 * SECOND)
+    await run(agent, "touch ran", tmp_path)
+    end = await exit_of(agent)
+    assert (end.code, end.error, end.lease_stages) == (-signal.SIGKILL, supervisor.LEASE_OVER, ("kill_sent",))
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_lease_of_another_boot_is_over(agent: ProcessRuntime, tmp_path: Path) -> None:
+    (tmp_path / "state" / "lease.json").write_text(
+        json.dumps({"until_boottime_us": in_s(3600), "grace_us": SECOND, "boot_id": "another"})
+    )
+    await run(agent, "touch ran", tmp_path)
+    assert (await exit_of(agent)).lease_stages == ("kill_sent",)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_with_its_folder_taken_away_the_task_is_gone_before_the_next_agent_speaks(
+    agent: ProcessRuntime, tmp_path: Path
+) -> None:
+    agent.renew(in_s(3600), 3600 * SECOND)
+    running = await run(agent, f"env -i sleep 300 & setsid sleep 300 & {IGNORES_TERM}", tmp_path)
+    await until_it_listens(tmp_path)
+    tree, its = agent.pids(KEY), json.loads((agent.control_dir(KEY) / "running.json").read_text())["supervisor_pid"]
+    assert running.pid in tree
+    assert len(tree) >= 3
+    await agent.close()
+    shutil.rmtree(tmp_path / "state")
+    assert await ProcessRuntime(tmp_path / "state").adopt() == []
+    assert not [pid for pid in (*tree, its) if lives(pid)]
+
+
+async def test_with_its_folder_taken_away_and_no_agent_the_task_ends_too(agent: ProcessRuntime, tmp_path: Path) -> None:
+    agent.renew(in_s(3600), SECOND)
+    running = await run(agent, IGNORES_TERM, tmp_path)
+    await until_it_listens(tmp_path)
+    await agent.close()
+    shutil.rmtree(tmp_path / "state")
+    async with asyncio.timeout(15):
+        while lives(running.pid):  # noqa: ASYNC110 - what is awaited happens in another process
+            await asyncio.sleep(0.05)
+    ProcessRuntime(tmp_path / "state")  # for the fixture, a folder again
