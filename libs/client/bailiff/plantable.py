@@ -128,5 +128,5 @@ def _waiting(found: Round) -> RenderableType:
     for line in found.waiting:
         why = [line.reason, *([f"to displace others: {line.would_need}"] if line.would_need else [])]
         why += [f"{jobs} shielded by {rule}" for rule, jobs in line.excluded.items()]
-        made.add_row(Text(plain(line.job), "bold"), Text(plain("\n".join(why))))
+        made.add_row(Text(plain(line.job), "bold"), Text("\n".join(plain(each) for each in why)))
     return made

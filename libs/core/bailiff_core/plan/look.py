@@ -8,6 +8,7 @@ from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.model.units import next_unit
+from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.records import decisions
@@ -15,6 +16,9 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
 from bailiff_core.scene import scene_of
 from bailiff_core.verbs.allocate import why_it_waits
+from bailiff_core.victims.batch import DISPLACING
+from bailiff_core.victims.select import Batch
+from bailiff_core.victims.terms import why_not_ask
 
 from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
 
@@ -244,6 +248,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.asker.job] = decision
     lines = []
+    unasked = Unasked(pool)
     for name, members in names.items():
         job = pool.jobs.get(name)
         if job is None or job.phase in ENDED or job.eviction is not None:
@@ -252,18 +257,48 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
         if not lacking:
             continue
         refusal = refused.get(name)
-        reason = said.get(name) or _why(pool, job)
+        if refusal is not None:
+            would_need, excluded = refusal.would_need, {group.rule: group.jobs for group in refusal.explanation.excluded}
+        else:
+            would_need, excluded = unasked.why(job)
         lines.append(
             WaitLine(
                 job=name,
                 tasks=lacking,
-                reason=job.held_because or reason,
-                would_need=refusal.would_need if refusal is not None else "",
+                reason=job.held_because or said.get(name) or _why(pool, job),
+                would_need=would_need,
                 gave_up=refusal is not None and refusal.reason == "gave-up",
-                excluded={} if refusal is None else {group.rule: group.jobs for group in refusal.explanation.excluded},
+                excluded=excluded,
             )
         )
     return tuple(lines)
+
+
+class Unasked:
+    """Why no room could be made for jobs about which victim selection was never asked: nobody might leave for them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._batch: Batch | None = None
+
+    def why(self, job: Job) -> tuple[str, dict[str, int]]:
+        """What each verb lacks, and how many jobs each rule shields from the last that might be tried."""
+        verbs = [verb for verb in DISPLACING if verb in self.pool.rules.preemption.verbs]
+        unit = next_unit(job)
+        if not verbs or unit is None or job.held_because is not None:
+            return "", {}
+        if self._batch is None:
+            self._batch = Batch.on(scene_of(self.pool))
+        batch = self._batch
+        wait = may_displace_at(self.pool, job)
+        if wait > self.pool.now:
+            return f"it may displace others from {time_text(wait)} on (rule preemption-delay)", {}
+        told = {verb: why_not_ask(batch.scene, batch.shares, unit, verb) for verb in verbs}
+        open_to_it = [verb for verb, why in told.items() if why is None]
+        if not open_to_it:
+            return "; ".join(f"{verb}: {why}" for verb, why in told.items()), {}
+        shielded = batch.board.field(open_to_it[-1], job).excluded
+        return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in shielded.items()}
 
 
 def _why(pool: Pool, job: Job) -> str:

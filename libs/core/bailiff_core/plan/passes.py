@@ -21,6 +21,7 @@ from bailiff_core.victims.batch import select_batch
 
 from .build import happens
 
+EVERYBODY = 1 << 30
 Rule = Callable[[Pool], Iterator[Decision]]
 BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
 
@@ -40,7 +41,7 @@ def one_pass(pool: Pool, *, stale: bool = True) -> list[tuple[int, Decision]]:
 def displace(pool: Pool) -> list[tuple[int, Decision]]:
     """Consolidate, reclaim and preempt for whoever still waits; then nobody has an open request."""
     made: list[tuple[int, Decision]] = []
-    while opened := _all_of(pool, request_preemptions):
+    while opened := list(_enacted(pool, request_preemptions(pool, EVERYBODY))):
         made += opened
         if pool.selection is None:
             break
