@@ -327,12 +327,11 @@ def shields_allow(pool: Pool, asker: Job, choice: Choice) -> bool:
         return True
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
-        if job.project == asker.project or job.phase == "reserved":
+        if job.project == asker.project:
             return True
-        others = {name: gone[name] for name in gone if pool.jobs[name].phase != "reserved"}
         quota = bound(pool, above(pool, job.project)[0], "quota")
         uses = any(asked.gpu_milli or asked.gpu_share_milli for asked in job.demand.tasks) and bool(unit)
-        return uses and quota != UNLIMITED and used(pool, above(pool, job.project)[0], others) > quota
+        return uses and quota != UNLIMITED and used(pool, above(pool, job.project)[0], gone) > quota
 
     return in_some_order(pool, choice, may)
 

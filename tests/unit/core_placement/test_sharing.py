@@ -44,11 +44,10 @@ def test_the_fullest_device_with_room_comes_first_wherever_it_is() -> None:
     holding(sketch, "small", "a", 1, 200)
     holding(sketch, "more", "b", 4, 400)
     holding(sketch, "most", "b", 5, 600)
-    assert places(sketch, part(400)) == ([("a", [1])], False), "a has fewer free GPUs"
-    sketch.pool.nodes[0].held.slots = 1000
     assert places(sketch, part(400)) == ([("b", [5])], False)
     assert places(sketch, part(500)) == ([("b", [4])], False)
-    assert places(sketch, part(700)) == ([("b", [0])], False), "no shared one has that much"
+    assert places(sketch, part(700)) == ([("a", [1])], False)
+    assert places(sketch, part(900)) == ([("a", [0])], False), "no shared one has that much, and a has fewer free GPUs"
 
 
 def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> None:

@@ -1,11 +1,13 @@
 """Which nodes take a task, and which of two is the better one (semantics §3 "Placement")."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from bailiff_core.model.places import bits
+from bailiff_core.model.pool import Room
 
 from .need import Need
 from .rooms import NodeRoom, slots_for
-
 
 FINENESS = 10**9
 
@@ -57,7 +59,8 @@ def rank(need: Need, devices: int, free: int, cpu: int, *, spread: bool) -> tupl
 def sharing_rank(need: Need, node: NodeRoom, suited: int, *, spread: bool) -> tuple[object, ...] | None:
     """The place of a node for a task that shares devices, where it finds at least one that is shared already.
 
-    First how many devices it would open, then whether it would have to wait. `None`: nothing here that is shared.
+    First how many devices it would open, then how full those are that it would take, then whether it would have to
+    wait. `None`: nothing here that is shared.
     """
     if not slots_for(need, node, node.later, suited):
         return None
@@ -66,15 +69,15 @@ def sharing_rank(need: Need, node: NodeRoom, suited: int, *, spread: bool) -> tu
     if opens == need.devices:
         return None
     mask = choose_devices(need, node, suited, 1, later=True)[0]
+    emptiness = sum(_free_part(node.later, number, node.units) for number in bits(mask))
     waits = not node.fits_now(need.amount(node.units, mask))
     room = node.later if waits else node.now()
-    return (
-        opens,
-        waits,
-        *rank(need, node.usable.bit_count(), room.devices.bit_count(), 0, spread=spread),
-        node.name,
-        node.number,
-    )
+    how_packed = rank(need, node.usable.bit_count(), room.devices.bit_count(), 0, spread=spread)
+    return (opens, emptiness, waits, *how_packed, node.name, node.number)
+
+
+def _free_part(room: Room, number: int, units: Mapping[int, int]) -> int:
+    return FINENESS if room.devices >> number & 1 else room.shares[number] * FINENESS // units[number]
 
 
 def choose_devices(need: Need, node: NodeRoom, suited: int, count: int, *, later: bool, ahead: int = 0) -> list[int]:

@@ -6,12 +6,14 @@ from typing import Literal
 
 from .budget import Budget
 from .domains import Domain, asked_for, domains_within
-from .need import Need
+from .need import Need, Needs
 from .packing import Chunk, Where, capacity
 from .parts import Part
 from .rooms import NodeRoom, Rooms
 from .search import NODES_PER_STEP
 from .solve import NoFit, pack
+
+Dealt = list[tuple[Needs, list[Chunk]]]  # part by part: who is to stand on these chunks
 
 
 class Together:
@@ -22,7 +24,7 @@ class Together:
         self._out_of_steps = False
         self._proves = True
 
-    def place(self, *, promised: bool) -> list[Chunk] | NoFit:
+    def place(self, *, promised: bool) -> Dealt | NoFit:
         """Places for all tasks, or why there are none. `rooms` stays as it was.
 
         What is only preferred is no reason to wait, so then all levels are tried on room now before any on room later.
@@ -37,7 +39,7 @@ class Together:
                 return found
         return self._why_not()
 
-    def _solutions(self, part: Part, within: Sequence[NodeRoom] | None, laters: tuple[bool, ...]) -> Iterator[list[Chunk]]:
+    def _solutions(self, part: Part, within: Sequence[NodeRoom] | None, laters: tuple[bool, ...]) -> Iterator[Dealt]:
         """All ways tried to place the part, one after the other; the room of the one at hand is taken."""
         for nodes in self._ranges(part, within):
             mark = self._rooms.mark()
@@ -47,11 +49,11 @@ class Together:
                 return
 
     def _inside(
-        self, part: Part, nodes: Sequence[NodeRoom] | None, at: int, placed: list[Chunk], laters: tuple[bool, ...]
-    ) -> Iterator[list[Chunk]]:
+        self, part: Part, nodes: Sequence[NodeRoom] | None, at: int, placed: Dealt, laters: tuple[bool, ...]
+    ) -> Iterator[Dealt]:
         if at < len(part.parts):
-            for chunks in self._solutions(part.parts[at], nodes, laters):
-                yield from self._inside(part, nodes, at + 1, placed + chunks, laters)
+            for smaller in self._solutions(part.parts[at], nodes, laters):
+                yield from self._inside(part, nodes, at + 1, placed + smaller, laters)
             return
         wanted = {need: len(indices) for need, indices in part.needs.items()}
         effort = 1 + len(self._rooms.nodes if nodes is None else nodes) // NODES_PER_STEP
@@ -67,7 +69,7 @@ class Together:
             for chunk in found:
                 for mask in chunk.masks:
                     self._rooms.take(chunk.node, chunk.need.amount(chunk.node.units, mask), later=chunk.later)
-            yield placed + found
+            yield [*placed, (part.needs, found)]
             return
         if not wanted:
             yield placed

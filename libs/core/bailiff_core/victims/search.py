@@ -12,7 +12,7 @@ from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
-from .moves import find_new_places
+from .moves import find_new_places, leaving_of
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
 from .tree import Test, in_order, put_back_all, search_tree
@@ -263,12 +263,22 @@ class Search:
         units = self._units(steps)
         moved: list[Job] = []
         if with_moves:
+            if any(self._stands_beside(unit) for unit in leaving_of(steps)):
+                return False  # who is not in the way is not moved so that others may be taken
             mark = self.rooms.mark()
             if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
                 names = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
                 moved = [step.job for step in steps if step.job.id in names]
             self.rooms.rollback(mark)
         return self.terms.forbids(units, moved) is None and self.terms.objects(units, moved) is None
+
+    def _stands_beside(self, unit: Unit) -> bool:
+        """Whether the asker fits although this is put back."""
+        mark = self.rooms.mark()
+        self.rooms.put_back(unit)
+        found = place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True)
+        self.rooms.rollback(mark)
+        return isinstance(found, GangPlace)
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:
         return [step.unit for step in steps]

@@ -8,6 +8,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import Together
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
+from bailiff_core.queue.tree import called
 from bailiff_core.scene import Scene
 
 
@@ -55,7 +56,7 @@ class Terms:
             return told
         there = dict.fromkeys(job.id for job in moved)
         taken = [unit for unit in leaving if unit.job.id not in there] if there else leaving
-        return None if self.reclaim.admits(taken) else "a project would lose more than it has beyond its share"
+        return None if self.reclaim.admits(taken) else self._loses_too_much(self.reclaim, taken)
 
     def objects(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
         """What speaks against a whole set that is not forbidden."""
@@ -63,6 +64,13 @@ class Terms:
             return None
         there = dict.fromkeys(job.id for job in moved)
         return self.reclaim.unbalanced([unit for unit in leaving if unit.job.id not in there])
+
+    def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
+        of_project: dict[str, list[Unit]] = {}
+        for unit in taken:
+            of_project.setdefault(reclaim.loser(unit.job), []).append(unit)
+        names = [called(project) for project, units in of_project.items() if not reclaim.admits(units)]
+        return f"{names[0]} would lose more than it has beyond its share and its quota"
 
     def above_limit(self, leaving: Iterable[Unit], place: GangPlace | None = None) -> str | None:
         """Why the asker would be above a limit even when these have left."""
