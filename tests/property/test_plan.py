@@ -13,6 +13,9 @@ ROUNDS = 25
 ON_A_NODE = ("running", "placed", "evicted", "releasing", "stuck_releasing")
 NODES = ("n1", "n2", "n3")
 PROJECTS = ("a", "b", "c")
+KINDS: tuple[dict[str, Any], ...] = (
+    {"gpus": 1}, {"gpus": 2}, {"fraction": 0.5}, {"fraction": "0.3 x 2"}, {"gpu_memory": "20GiB"},
+)  # fmt: skip
 
 
 @st.composite
@@ -41,9 +44,7 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
             "tasks": count,
             "cpus": draw(st.integers(0, 1)),
         }
-        job |= draw(
-            st.sampled_from([{"gpus": 1}, {"gpus": 2}, {"fraction": 0.5}, {"fraction": "0.3 x 2"}, {"gpu_memory": "20GiB"}])
-        )
+        job |= draw(st.sampled_from(KINDS))
         node = draw(st.sampled_from(NODES))
         each = share(job) * (job["gpus"] if "gpus" in job else 2 if "x" in str(job.get("fraction")) else 1)
         if draw(st.integers(0, 3)) and each * count <= left[node]:
