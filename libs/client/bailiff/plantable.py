@@ -40,6 +40,8 @@ def _round(found: Round, of: int) -> Iterator[RenderableType]:
     yield Text(f"{head}{counts.placements} placed, {counts.evictions} evicted, {counts.reservations} reserved (tasks)", "bold")
     for decision in found.decisions:
         yield from _decision(decision)
+    for note in found.notes:
+        yield Text(plain(f"  {note}"))
     yield Text("")
     yield _jobs(found.tasks)
     yield Text("")
@@ -50,7 +52,8 @@ def _round(found: Round, of: int) -> Iterator[RenderableType]:
 
 
 def _decision(decision: DecisionLine) -> Iterator[Text]:
-    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}{', ' if decision.verb == 'stale-gang' else ' '}{decision.reason}"))
+    comma = "," if decision.verb == "stale-gang" else ""
+    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}{comma} {decision.reason}"))
     for victim in decision.victims:
         yield Text(plain(f"      {_victim(victim)}"), "yellow")
     told = []

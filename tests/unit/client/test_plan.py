@@ -206,6 +206,50 @@ def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
     ]
 
 
+def test_a_reservation_waits_as_long_as_it_must() -> None:
+    """Its room never comes free; time alone does not undo it, so the plan settles."""
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [{"name": "going", "gpus": 2, "state": "releasing", "node": "n1"}, {"name": "next", "gpus": 2}],
+    }
+    report = run(read_snapshot(pool), rounds=3, step=7_200_000_000)
+    assert [each.tasks[1].after.state for each in report.rounds] == ["reserved"] * 3
+    assert report.settled
+
+
+def test_tasks_that_have_ended_stay_as_they_are() -> None:
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [
+            {"name": "over", "tasks": [{"state": "succeeded"}, {"state": "failed"}]},
+            {"name": "done", "state": "succeeded"},
+            {"name": "half", "min_tasks": 1, "gpus": 1, "tasks": [{"state": "succeeded"}, {"node": "n1"}]},
+        ],
+    }
+    report = run(read_snapshot(pool), rounds=2)
+    for each in report.rounds:
+        assert [line.after.state for line in each.tasks] == ["succeeded", "failed", "succeeded", "succeeded", "running"]
+        assert (each.waiting, each.changed) == ((), False)
+
+
+def test_rules_about_waiting_say_what_they_did() -> None:
+    pool = {
+        "now": "10h",
+        "nodes": [{"name": "n1", "gpus": 1}],
+        "policy": {
+            "protections": {"ageing": {"boost": 20, "waiting": "1h"}, "schedule_timeout": {"after": "2h", "then": "fail"}}
+        },
+        "jobs": [
+            {"name": "runs", "gpus": 1, "node": "n1", "class": "build"},
+            {"name": "old", "gpus": 1, "submitted": "90m ago"},
+            {"name": "older", "gpus": 1, "submitted": "3h ago"},
+        ],
+    }
+    found = run(read_snapshot(pool)).rounds[0]
+    assert [note.partition(":")[0] for note in found.notes] == ["ageing", "ageing", "schedule-timeout", "older has failed"]
+    assert [line.after.state for line in found.tasks] == ["running", "pending", "failed"]
+
+
 def test_names_of_tasks_break_ties_as_text() -> None:
     """Members are placed in the order of their names, whatever the order in which they are written."""
     pool = {

@@ -24,26 +24,31 @@ from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt
 
 Names = Mapping[str, Sequence[str]]
 Where = dict[str, list[TaskAt]]
-GONE_JOBS: Mapping[str, State] = {"succeeded": "succeeded", "failed": "gone", "cancelled": "gone"}
+ENDED_JOBS: Mapping[str, State] = {"succeeded": "succeeded", "failed": "failed"}
+FOR_GOOD: tuple[State, ...] = ("succeeded", "failed", "gone")
 
 
-def everybody(pool: Pool, names: Names, since: int, known: Where | None = None) -> Where:
-    """Every task's state, by job. `since`: evictions decided after this record are new, older ones are under way."""
+def everybody(pool: Pool, names: Names, since: int, known: Where) -> Where:
+    """Every task's state, by job. `since`: evictions decided after this record are new, older ones are under way.
+
+    known: how it was before, for jobs that have ended since.
+    """
     found: Where = {}
     for name, tasks in names.items():
         job = pool.jobs.get(name)
         if job is None or job.phase in ENDED:
-            found[name] = _ended(job, len(tasks), known[name] if known else None)
+            found[name] = [_ended(job, before) for before in known[name]]
         else:
             found[name] = [_state(pool, job, index, since) for index in range(len(tasks))]
     return found
 
 
-def _ended(job: Job | None, count: int, before: list[TaskAt] | None) -> list[TaskAt]:
-    if before is not None and all(task.state in ("succeeded", "failed", "gone") for task in before):
+def _ended(job: Job | None, before: TaskAt) -> TaskAt:
+    """A task of a job that is over: as it was, or as the job ended; who was evicted before is gone."""
+    if before.state in FOR_GOOD:
         return before
-    state: State = GONE_JOBS[job.phase] if job is not None else "gone"
-    return [TaskAt(state=state)] * count
+    evicted = job is None or before.state in ("evicted", "moved")
+    return TaskAt(state="gone" if evicted or job is None else ENDED_JOBS.get(job.phase, "gone"))
 
 
 def _state(pool: Pool, job: Job, index: int, since: int) -> TaskAt:
@@ -123,6 +128,7 @@ def round_report(pool: Pool, names: Names, which: int, before: Where, since: int
         tasks=tasks,
         nodes=node_lines(pool),
         decisions=lines,
+        notes=tuple(note for _, decision in made if (note := _note(decision)) is not None),
         waiting=waiting_lines(pool, names, [decision for _, decision in made]),
     )
 
@@ -135,6 +141,18 @@ def _counts(tasks: Iterable[TaskLine]) -> Counts:
         evictions=changed.count("evicted") + moved,
         reservations=changed.count("reserved") + moved,
     )
+
+
+def _note(decision: Decision) -> str | None:
+    match decision:
+        case decisions.JobAged():
+            return f"ageing: {decision.job} counts with {decision.effective} instead of {decision.priority}: {decision.reason}"
+        case decisions.ScheduleTimedOut():
+            return f"schedule-timeout: {decision.job} has waited {decision.waited // 1_000_000} s; {decision.reason}"
+        case decisions.JobEnded():
+            return f"{decision.job} has {decision.outcome}: {decision.reason}"
+        case _:
+            return None
 
 
 def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine | None:

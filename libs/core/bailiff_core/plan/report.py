@@ -106,7 +106,10 @@ class WaitLine(Document):
 
 
 class Round(Document):
-    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where."""
+    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where.
+
+    notes: what rules about waiting jobs did, as sentences.
+    """
 
     round: int
     now: str
@@ -115,6 +118,7 @@ class Round(Document):
     tasks: tuple[TaskLine, ...]
     nodes: tuple[NodeLine, ...]
     decisions: tuple[DecisionLine, ...]
+    notes: tuple[str, ...] = ()
     waiting: tuple[WaitLine, ...]
 
 
