@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.evictions import withdrawn_evictions
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.lifecycle.timeouts import schedule_timeouts
 from bailiff_core.model.policy import VERBS, Verb
@@ -52,7 +53,7 @@ def displace(pool: Pool) -> list[tuple[int, Decision]]:
             ProposalReceived(number=number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers)),
             close=False,
         )
-        made += _all_of(pool, answered_requests)
+        made += _all_of(pool, answered_requests) + _all_of(pool, withdrawn_evictions)
     return made
 
 
