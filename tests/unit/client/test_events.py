@@ -12,6 +12,7 @@ from bailiff import events
 from bailiff.problem import ExitCode
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record
 
 
 @pytest.fixture
@@ -27,8 +28,16 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def told(scribe: Scribe) -> list[events.EventRow]:
+    return of_records(scribe.records)
+
+
+def of_story(story: Story) -> list[events.EventRow]:
+    return of_records(story.records)
+
+
+def of_records(records: list[Record]) -> list[events.EventRow]:
     pool, found = Pool(), list[events.EventRow]()
-    for record in scribe.records:
+    for record in records:
         apply(pool, record)
         found += events.events_of(record, pool)
     return found
@@ -76,10 +85,7 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
     story.ends("brittle", code=3)
     story.wait(MINUTE)
     story.started("brittle")
-    pool, words = Pool(), []
-    for record in story.records:
-        apply(pool, record)
-        words += [row["type"] for row in events.events_of(record, pool) if row["job"] == "brittle"]
+    words = [row["type"] for row in of_story(story) if row["job"] == "brittle"]
     assert [word for word in words if word != "Pending"] == [
         "Submitted",
         "Scheduled",
@@ -91,15 +97,14 @@ def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
 
 
 def test_a_growing_job_is_started_once() -> None:
-    scribe = Scribe()
-    scribe.begin()
-    scribe.node("gpu-01", gpus=2)
-    scribe.submit("elastic", gpus=1, tasks=4, min_tasks=2)
-    scribe.start("elastic")
-    scribe.node("gpu-02", gpus=1)
-    words = [word for word in of(scribe, "elastic") if word != "Pending"]
-    assert words[:3] == ["Submitted", "Scheduled", "Started"]
-    assert words.count("Started") == 1
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
+    story.node("n2", gpus=1)
+    story.started("elastic", after=MINUTE)
+    assert len(story.job("elastic").tasks) == 3
+    words = [row["type"] for row in of_story(story) if row["job"] == "elastic"]
+    assert [word for word in words if word != "Pending"] == ["Submitted", "Scheduled", "Started", "Grown"]
 
 
 def test_the_latest_are_shown_and_filters_hold(bailiff: Run) -> None:
