@@ -32,6 +32,7 @@ from bailiff_bus.settings import PREFIX, ServiceSettings
 from bailiff_bus.topics import TOPICS
 from bailiff_core import protections, turn
 from bailiff_core.model.amounts import friendly_amounts
+from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
@@ -342,6 +343,24 @@ def _within(data: Any, kept: Any) -> bool:
     if isinstance(data, list):
         return len(data) == len(kept) and all(map(_within, data, kept))
     return True
+
+
+def demand_fields(kind: type[BaseModel], before: str = "") -> Iterator[str]:
+    for name in kind.model_fields:
+        listed = {"tasks": TaskGroup, "sub_groups": SubGroup}.get(name)
+        if listed is not None:
+            yield from demand_fields(listed, f"{name}[].")
+        else:
+            yield f"{before}{name}"
+
+
+def test_the_table_of_a_jobs_fields_is_whole() -> None:
+    known, told = set(demand_fields(JobDemand)), set()
+    for row in rows(section(read("docs/kafka-interface.md"), "JobSubmitted: run this job")):
+        first, *others = re.findall(r"`([^`]+)`", row[0])
+        beside = first.rpartition(".")[0]  # `tasks[].gpu_milli`, `cpu_milli`: both are fields of a task
+        told |= {first, *(name if name in known else f"{beside}.{name}" for name in others)}
+    assert told - {"demand"} == known
 
 
 def test_the_example_policies_are_policies() -> None:
