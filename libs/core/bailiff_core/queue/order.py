@@ -40,6 +40,7 @@ def dequeue(pool: Pool, job: Job) -> None:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at]
     pool.untried.pop(job.id, None)
+    pool.passed_over.pop(job.id, None)
 
 
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
