@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .domains import Domains
     from .gang import GangPlace
     from .index import Index
+    from .tally import Tally
 
 Standing = list[tuple["NodeRoom", Room]]
 FootingKey = tuple[str, int, tuple[int, ...]]
@@ -105,6 +106,7 @@ class Rooms:
         self._by_name: dict[str, NodeRoom] | None = None
         self._largest: int | None = None
         self.remarks: dict[SuitedKey, tuple[int, list[str]]] = {}
+        self.tallies: dict[int, Tally] = {}
         self._suited: dict[SuitedKey, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
@@ -145,6 +147,7 @@ class Rooms:
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
         self._suited.clear()
         self.remarks.clear()
+        self.tallies.clear()
         self._by_name = self._largest = None
         if known is not None:
             known.gone = True
@@ -159,7 +162,7 @@ class Rooms:
     def _forget_changes(self) -> None:
         """All indices have seen the changes, so that the list does not grow for ever."""
         if len(self.changed) > CHANGES_KEPT:
-            kept: list[Index | Domains] = [*self.indices.values(), *self.domains.values()]
+            kept: list[Index | Domains | Tally] = [*self.indices.values(), *self.domains.values(), *self.tallies.values()]
             for view in kept:
                 view.refresh()
                 view.seen = 0
@@ -183,6 +186,7 @@ class Rooms:
         if key not in self._suited:
             if len(self._suited) >= SUITED_KEPT:
                 self._suited.clear()
+                self.tallies.clear()
             by_name = self.by_name()
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
             found = []
