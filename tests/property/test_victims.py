@@ -185,15 +185,16 @@ def check_world(seed: int, verb: Verb, steps: int = 20_000) -> Answer:
         return answer
     choice = chosen(pool, answer)
     assert makes_room(pool, asker, choice)
-    assert irreducible(pool, asker, choice)
     taken = {name: count for name, count in choice.items() if not next(v for v in answer.victims if v.job == name).moved}
     best = best_choice(pool, shares, asker, verb)
     if best is None:
         assert verb == "reclaim"
         assert taken != choice, "nobody may be taken, so somebody moves"
         assert allowed(pool, shares, asker, verb, taken)
+        assert not any(makes_room(pool, asker, {**choice, name: 0}) for name in choice)
     else:
         assert allowed(pool, shares, asker, verb, choice)
+        assert irreducible(pool, asker, choice)
         under = under_shares(pool, shares) if verb == "reclaim" else None
         assert cost(pool, choice, under) >= cost(pool, best, under)
         if answer.explanation.proven:

@@ -44,11 +44,10 @@ def test_the_fullest_device_with_room_comes_first_wherever_it_is() -> None:
     holding(sketch, "small", "a", 1, 200)
     holding(sketch, "more", "b", 4, 400)
     holding(sketch, "most", "b", 5, 600)
-    assert places(sketch, part(400)) == ([("a", [1])], False), "a has fewer free GPUs"
-    sketch.pool.nodes[0].held.slots = 1000
     assert places(sketch, part(400)) == ([("b", [5])], False)
     assert places(sketch, part(500)) == ([("b", [4])], False)
-    assert places(sketch, part(700)) == ([("b", [0])], False), "no shared one has that much"
+    assert places(sketch, part(700)) == ([("a", [1])], False)
+    assert places(sketch, part(900)) == ([("a", [0])], False), "no shared one has that much, and a has fewer free GPUs"
 
 
 def test_a_shared_device_is_not_free_whole_and_a_whole_one_is_not_shared() -> None:
@@ -214,3 +213,11 @@ def test_what_makes_no_sense_is_said(asked, why: str) -> None:
     sketch = Sketch()
     sketch.node("a")
     assert why in (could_ever_fit(sketch.pool, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
+
+
+def test_the_rest_of_a_device_of_which_a_part_is_promised_is_free_at_once() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    holding(sketch, "next", "a", 0, 600, phase="reserved")
+    assert places(sketch, part(400)) == ([("a", [0])], False)
+    assert places(sketch, part(500)).startswith("impossible")

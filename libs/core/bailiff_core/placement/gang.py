@@ -1,5 +1,6 @@
 """Puts a whole unit on the pool, or says why it does not fit."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bailiff_core.model.units import Unit
@@ -10,9 +11,9 @@ from .packing import Chunk, Where
 from .parts import has_rules, parts_of, topology_problem
 from .rooms import Rooms
 from .solve import NoFit, pack
-from .together import Together
+from .together import Dealt, Together
 
-__all__ = ["GangPlace", "NoFit", "TaskPlace", "place_unit", "settle"]
+__all__ = ["GangPlace", "NoFit", "TaskPlace", "place_unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,12 @@ def place_unit(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool = Fal
     found = _places(rooms, unit, budget, promised=promised)
     if isinstance(found, NoFit):
         return found
-    return settle(rooms, needs_of_unit(unit), found, later=promised or any(chunk.later for chunk in found))
+    later = promised or any(chunk.later for _, chunks in found for chunk in chunks)
+    places = [place for needs, chunks in found for place in _deal(rooms, needs, chunks, later=later)]
+    return GangPlace(tuple(sorted(places, key=lambda place: place.index)), later)
 
 
-def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> list[Chunk] | NoFit:
+def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Dealt | NoFit:
     spread = spreads(rooms, unit)
     if has_rules(unit.job.demand):
         problem = topology_problem(unit.job.demand, rooms.policy)
@@ -53,12 +56,12 @@ def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> list
         parts = parts_of(unit, rooms.policy)
         if parts.rules():
             return Together(rooms, parts, budget, spread=spread).place(promised=promised)
-    wanted = {need: len(indices) for need, indices in needs_of_unit(unit).items()}
-    if not promised:
-        found = pack(rooms, wanted, Where(spread=spread), budget, later=False)
-        if not isinstance(found, NoFit):
-            return found
-    return pack(rooms, wanted, Where(spread=spread), budget, later=True)
+    needs = needs_of_unit(unit)
+    wanted = {need: len(indices) for need, indices in needs.items()}
+    found = NoFit("impossible", "") if promised else pack(rooms, wanted, Where(spread=spread), budget, later=False, explain=False)
+    if isinstance(found, NoFit):
+        found = pack(rooms, wanted, Where(spread=spread), budget, later=True)
+    return found if isinstance(found, NoFit) else [(needs, found)]
 
 
 def spreads(rooms: Rooms, unit: Unit) -> bool:
@@ -67,12 +70,10 @@ def spreads(rooms: Rooms, unit: Unit) -> bool:
     return (unit.job.demand.pack or (policy.packing if policy is not None else "binpack")) == "spread"
 
 
-def settle(rooms: Rooms, needs: Needs, chunks: list[Chunk], *, later: bool) -> GangPlace:
+def _deal(rooms: Rooms, needs: Needs, chunks: list[Chunk], *, later: bool) -> Iterator[TaskPlace]:
     """Take the room, and deal it to the tasks: to the chunks of their need one after the other."""
     waiting = {need: iter(indices) for need, indices in needs.items()}
-    places = []
     for chunk in chunks:
         for mask in chunk.masks:
             rooms.take(chunk.node, chunk.need.amount(chunk.node.units, mask), later=later)
-            places.append(TaskPlace(next(waiting[chunk.need]), chunk.node.number, mask))
-    return GangPlace(tuple(sorted(places, key=lambda place: place.index)), later)
+            yield TaskPlace(next(waiting[chunk.need]), chunk.node.number, mask)

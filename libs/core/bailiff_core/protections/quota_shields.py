@@ -63,7 +63,7 @@ class Quotas:
         lost: dict[str, Amounts] = {}
         ends: dict[str, dict[str, Unit]] = {}
         for unit in leaving:
-            if unit.job.project == self._asker.project or unit.job.phase == "reserved":
+            if unit.job.project == self._asker.project:
                 continue
             leaf = self._usage.leaf_of(unit.job)
             lost[leaf] = lost.get(leaf, NOTHING).plus(self._usage.held_by(unit))

@@ -47,6 +47,10 @@ class _Victim:
     units: list[Unit]
     moved: tuple[NodeShare, ...]
 
+    def whole(self) -> Unit:
+        """All that leaves, as one."""
+        return Unit(self.job, tuple(sorted(index for unit in self.units for index in unit.indices)), self.units[-1].core)
+
     def price(self) -> Price:
         """What it costs as of now."""
         return price(self.pool, self.job, _tasks(self.job, self.units), whole=self.units[-1].core)
@@ -109,8 +113,8 @@ def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted
         return victims
     rooms = scene.rooms
     for victim in victims:
-        for leaving in victim.units:
-            rooms.evict(leaving)
+        for one in victim.units:
+            rooms.evict(one)
     problem = _obstacle(rooms, unit, place)
     if problem is not None:
         return Stale(problem)
@@ -162,8 +166,13 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
 
 
 def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], terms: Terms) -> list[_Victim]:
-    """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`."""
+    """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`.
+
+    A job that was to move stays whole or moves whole: to lose a part of it is another thing, which may not be allowed.
+    """
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
+        if victim.moved and not rooms.has_place_for(victim.whole()):
+            continue
         while victim.units and rooms.has_place_for(victim.units[-1]):
             unit = victim.units.pop()
             if terms.limited and terms.above_limit([one for each in victims for one in each.units]):
@@ -178,7 +187,7 @@ def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], t
 
 def _move(rooms: Rooms, victim: _Victim) -> str | None:
     """Take the victim's new place, or say why it cannot be had."""
-    unit = Unit(victim.job, tuple(sorted(index for unit in victim.units for index in unit.indices)), core=True)
+    unit = victim.whole()
     there = GangPlace(tuple(from_shares(victim.job, victim.moved, unit.indices)), later=True)
     problem = _obstacle(rooms, unit, there)
     if problem is None:

@@ -12,7 +12,7 @@ from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
-from .moves import find_new_places
+from .moves import find_new_places, leaving_of
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
 from .tree import Test, in_order, put_back_all, search_tree
@@ -66,6 +66,7 @@ class Search:
     def _relaxed(self) -> Found | None:
         certain = True
         slots: Slots | None = None
+        short = 0
         for need, indices in self.needs.items():
             slots, short = slots_of(self.kept, self.rooms, need, self.field, len(indices))
             if short <= 0:
@@ -89,13 +90,11 @@ class Search:
             return None
         if not certain:
             return None
-        runner_up = self._next_best(slots) if simple and slots is not None else []
+        runner_up = self._next_best(slots, short) if simple and slots is not None else []
         return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
 
-    def _next_best(self, slots: Slots) -> list[Step]:
+    def _next_best(self, slots: Slots, short: int) -> list[Step]:
         best: list[Step] = []
-        indices = next(iter(self.needs.values()))
-        short = len(indices) - slots.free
         heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.young))[:RUNNER_UP_TRIES]
         for spared in heaviest:
             part = self.budget.part(self.budget.left // 4)
@@ -129,7 +128,8 @@ class Search:
             if moving.steps is not None:
                 moving.proven = moving.proven and found.proven
                 return moving
-            found.proven = found.proven and moving.proven
+            if found.proven and not moving.proven:
+                return moving
         return found
 
     def _permitted(self) -> list[Chain]:
@@ -268,7 +268,21 @@ class Search:
                 names = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
                 moved = [step.job for step in steps if step.job.id in names]
             self.rooms.rollback(mark)
+            there = dict.fromkeys(job.id for job in moved)
+            earlier = dict.fromkeys(step.before for step in steps)
+            last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
+            moving = [unit for unit in leaving_of(steps) if unit.job.id in there]
+            if any(self._stands_beside(unit) for unit in (*moving, *last)):
+                return False  # nobody leaves so that somebody else may move
         return self.terms.forbids(units, moved) is None and self.terms.objects(units, moved) is None
+
+    def _stands_beside(self, unit: Unit) -> bool:
+        """Whether the asker fits although this is put back."""
+        mark = self.rooms.mark()
+        self.rooms.put_back(unit)
+        found = place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True)
+        self.rooms.rollback(mark)
+        return isinstance(found, GangPlace)
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:
         return [step.unit for step in steps]

@@ -1,0 +1,194 @@
+"""Gangs whose members stand in one topology domain: required, preferred, and by sub-group (semantics §1 "Topology")."""
+
+import pytest
+from tests.builders import Sketch, asking, group
+
+from bailiff_core.model.demand import JobDemand, SubGroup, TopologyRule
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Topology
+from bailiff_core.model.pool import Job
+from bailiff_core.placement import Budget, NoFit, Rooms, could_ever_fit, place_unit
+
+RULES = Policy(
+    **{
+        **dict(DEFAULT_POLICY),
+        "topologies": (Topology(name="dc", levels=("zone", "rack")), Topology(name="net", levels=("rail",))),
+    }
+)
+
+
+def rule(required: str | None = None, preferred: str | None = None, topology: str = "dc") -> TopologyRule:
+    return TopologyRule(topology=topology, required=required, preferred=preferred)
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two zones of two racks of two nodes of 8 GPUs: `x1a` is node a of rack 1 in zone x."""
+    made = Sketch()
+    made.pool.policy = RULES
+    for zone in "xy":
+        for rack in "12":
+            for name in "ab":
+                made.node(f"{zone}{rack}{name}", labels={"zone": zone, "rack": rack})
+    return made
+
+
+def job(sketch: Sketch, *groups, topology=None, sub_groups=(), **rest) -> Job:
+    made = sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)
+    made.demand = JobDemand(job=made.id, tasks=groups, topology=topology, sub_groups=sub_groups, **rest)
+    return made
+
+
+def nodes(sketch: Sketch, made: Job, steps: int = 1000, **options):
+    """Node by task, and whether it is later; or the reason."""
+    found = place_unit(Rooms.of(sketch.pool), asking(made), Budget(steps), **options)
+    if isinstance(found, NoFit):
+        return f"{found.kind}: {found.why}"
+    return [sketch.pool.nodes[task.node].name for task in found.tasks], found.later
+
+
+def test_required_keeps_the_gang_in_one_domain_and_a_rack_of_another_zone_is_another_rack(sketch: Sketch) -> None:
+    sketch.running("one", "x1a", range(8))
+    sketch.running("two", "y1a", range(8))
+    assert nodes(sketch, job(sketch, group(2, gpus=8))) == (["x1b", "x2a"], False)
+    assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack"))) == (["x2a", "x2b"], False)
+    assert nodes(sketch, job(sketch, group(3, gpus=8), topology=rule("zone"))) == (["x1b", "x2a", "x2b"], False)
+    assert nodes(sketch, job(sketch, group(3, gpus=8), topology=rule("rack"))) == (
+        "impossible: needs 3 × (8 GPUs) together in one rack of the topology 'dc': "
+        "the roomiest of 4, x/2, has room for 2 of 8 GPUs"
+    )
+
+
+def test_of_several_domains_the_one_left_fullest_then_by_name(sketch: Sketch) -> None:
+    asked = job(sketch, group(2, gpus=2), topology=rule("rack"))
+    assert nodes(sketch, asked)[0] == ["x1a", "x1a"]
+    sketch.running("some", "y2b", range(4))
+    assert nodes(sketch, asked)[0] == ["y2b", "y2b"]
+    sketch.running("more", "y1a", range(7))
+    assert nodes(sketch, asked)[0] == ["y1b", "y1b"], "9 free of 16 are fewer than 12"
+
+
+def test_the_scarcest_resource_says_how_full_a_domain_is(sketch: Sketch) -> None:
+    sketch.running("gpus", "x1a", range(4))
+    sketch.at(sketch.job("cpus", group(cpu=990)), ("y2a", ()))
+    sketch.at(sketch.job("cpus2", group(cpu=900)), ("y2b", ()))
+    assert nodes(sketch, job(sketch, group(2, gpus=1, cpu=1), topology=rule("rack")))[0][0][:2] == "x1"
+    assert nodes(sketch, job(sketch, group(2, gpus=1, cpu=40), topology=rule("rack")))[0][0][:2] == "y2"
+
+
+def test_preferred_is_tried_finest_first_and_never_a_reason_to_wait(sketch: Sketch) -> None:
+    for name in ("x1a", "x2a", "y1a"):
+        sketch.running(f"on-{name}", name, range(8))
+    sketch.running("goes", "y2a", range(8), phase="evicting")
+    close = rule("zone", preferred="rack")
+    assert nodes(sketch, job(sketch, group(2, gpus=4), topology=close)) == (["x1b", "x1b"], False)
+    assert nodes(sketch, job(sketch, group(2, gpus=8), topology=close)) == (["x1b", "x2b"], False), "now, and not later in y2"
+    assert nodes(sketch, job(sketch, group(3, gpus=8), topology=close)) == (["y1b", "y2b", "y2a"], True)
+    assert nodes(sketch, job(sketch, group(4, gpus=8), topology=close)).startswith(
+        "impossible: needs 4 × (8 GPUs) together in one zone"
+    )
+    assert nodes(sketch, job(sketch, group(4, gpus=8), topology=rule(preferred="rack")))[1] is False, "the pool is left"
+
+
+def test_a_required_domain_may_be_waited_for(sketch: Sketch) -> None:
+    for number, name in enumerate(("x1a", "x2a", "y1a", "y2a")):
+        sketch.running(f"on-{name}", name, range(8), phase="evicting" if number == 3 else "running")
+    assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack"))) == (["y2b", "y2a"], True)
+
+
+def test_a_node_without_the_label_or_a_coarser_one_is_in_no_domain() -> None:
+    sketch = Sketch()
+    sketch.pool.policy = RULES
+    sketch.node("bare")
+    sketch.node("half", labels={"rack": "1"})
+    asked = job(sketch, group(1, gpus=1), topology=rule("rack"))
+    assert nodes(sketch, asked) == (
+        "impossible: needs 1 × (1 GPU) together in one rack of the topology 'dc': no node has the labels zone, rack"
+    )
+    assert nodes(sketch, job(sketch, group(1, gpus=1), topology=rule(preferred="rack")))[0] == ["bare"]
+
+
+def test_members_that_run_already_hold_the_rest_in_their_domain(sketch: Sketch) -> None:
+    elastic = job(sketch, group(4, gpus=8), topology=rule("rack"), min_tasks=1)
+    sketch.at(elastic, ("y1b", range(8)), ("y1a", range(8)), ("y1a", []), ("y1a", []))
+    del elastic.tasks[1:]
+    sketch.pool.nodes[4].held = type(sketch.pool.nodes[4].held)()
+    assert nodes(sketch, elastic) == (["y1a"], False)
+    sketch.running("there", "y1a", range(8))
+    assert nodes(sketch, elastic) == (
+        "impossible: needs 1 × (8 GPUs) together in one rack of the topology 'dc', where members of it run already: "
+        "the roomiest of 1, y/1, has room for 0 of 8 GPUs"
+    )
+
+
+def test_a_sub_group_stands_together_inside_the_domain_of_its_parent(sketch: Sketch) -> None:
+    sketch.running("one", "x1a", range(8))
+    leaders = SubGroup(name="leaders", topology=rule("rack"))
+    workers = SubGroup(name="workers", topology=rule("rack"))
+    asked = job(
+        sketch, group(2, gpus=8, sub_group="leaders"), group(2, gpus=8, sub_group="workers"),
+        topology=rule("zone"), sub_groups=(leaders, workers),
+    )  # fmt: skip
+    assert nodes(sketch, asked) == (["y1a", "y1b", "y2a", "y2b"], False), "zone x has one whole rack only"
+    sketch.running("two", "y1a", range(8))
+    assert nodes(sketch, asked).startswith("impossible")
+    across = job(
+        sketch, group(2, gpus=8, sub_group="leaders"), group(2, gpus=8, sub_group="workers"), sub_groups=(leaders, workers)
+    )
+    assert nodes(sketch, across) == (["x2a", "x2b", "y2a", "y2b"], False)
+
+
+def test_which_domain_one_part_takes_is_thought_over_where_another_finds_none(sketch: Sketch) -> None:
+    for name in ("x2a", "x2b", "y1a", "y1b"):
+        sketch.running(f"on-{name}", name, range(8))
+    sketch.running("half", "x1a", range(4))  # rack x1 is the fuller one, and the small group would take it
+    small, large = SubGroup(name="a", topology=rule("rack")), SubGroup(name="b", topology=rule("rack"))
+    asked = job(sketch, group(1, gpus=8, sub_group="a"), group(1, gpus=8, sub_group="b"), group(1, gpus=8, sub_group="b"),
+                sub_groups=(small, large))  # fmt: skip
+    found, later = nodes(sketch, asked)
+    assert (found[0], sorted(found[1:]), later) == ("x1b", ["y2a", "y2b"], False)
+    sketch.running("rest", "x1b", range(8))
+    assert nodes(sketch, asked).startswith("impossible")
+
+
+def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> None:
+    for number, node in enumerate(sketch.pool.nodes.values()):
+        node.labels["rail"] = "odd" if number % 2 else "even"
+    asked = job(
+        sketch, group(2, gpus=8, sub_group="a"), group(1, gpus=8),
+        topology=rule("zone"), sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
+    )  # fmt: skip
+    found, _ = nodes(sketch, asked)
+    assert sorted(name[2] for name in found[:2]) in (["a", "a"], ["b", "b"])
+    assert len({name[0] for name in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        (rule("rack", topology="lan"), "the job names the topology 'lan', which the policy does not have (it has: dc, net)"),
+        (rule("row"), "the job names the level 'row', which the topology 'dc' does not have (it has: zone, rack)"),
+        (rule("zone", preferred="row"), "the job names the level 'row'"),
+    ],
+)
+def test_an_unknown_topology_or_level_is_refused(sketch: Sketch, topology: TopologyRule, why: str) -> None:
+    asked = job(sketch, group(1), topology=topology)
+    assert why in (could_ever_fit(sketch.pool, asked.demand) or "")
+    assert why in nodes(sketch, asked)
+    sub = job(sketch, group(1, sub_group="s"), sub_groups=(SubGroup(name="s", topology=topology),))
+    assert why.replace("the job", "sub-group 's'", 1) in (could_ever_fit(sketch.pool, sub.demand) or "")
+
+
+def test_what_no_domain_could_ever_hold_is_said_at_submit(sketch: Sketch) -> None:
+    sketch.running("all", "x1a", range(8))
+    fits, never = job(sketch, group(2, gpus=8), topology=rule("rack")), job(sketch, group(3, gpus=8), topology=rule("rack"))
+    assert could_ever_fit(sketch.pool, fits.demand) is None
+    assert (could_ever_fit(sketch.pool, never.demand) or "").startswith(
+        "even on the empty pool: needs 3 × (8 GPUs) together in one rack"
+    )
+
+
+def test_out_of_steps_is_not_a_no(sketch: Sketch) -> None:
+    sketch.running("one", "x1a", [0])
+    assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
+        "gave-up: found no place for 2 × (8 GPUs) that keeps the rules of topology within the search steps"
+    )
