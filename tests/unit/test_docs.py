@@ -24,7 +24,8 @@ from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import MESSAGE_TYPES
+from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAt
+from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import METRICS
 from bailiff_bus.port import Message
 from bailiff_bus.runtime import ExitCode as ServiceExitCode
@@ -36,6 +37,7 @@ from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
+from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
