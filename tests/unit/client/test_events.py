@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.log_builder import MINUTE, Story
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
 from bailiff import events
@@ -62,6 +63,31 @@ def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> No
     assert len({row["id"] for row in found}) == len(found)
     assert all(row["type"] in events.WORDS and tuple(row) == events.COLUMNS for row in found)
     assert found[0]["id"] == "pool-a:1:PolicyApplied"
+
+
+def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+    scribe.finish("train-8", exit_code=3)  # it was preempted before, and has a failure to spare
+    assert of(scribe, "train-8")[-1] == "Failed"
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("brittle", gpus=1, max_failures=1)
+    story.ends("brittle", code=3)
+    story.wait(MINUTE)
+    story.started("brittle")
+    pool, words = Pool(), []
+    for record in story.records:
+        apply(pool, record)
+        words += [row["type"] for row in events.events_of(record, pool) if row["job"] == "brittle"]
+    assert [word for word in words if word != "Pending"] == [
+        "Submitted",
+        "Scheduled",
+        "Started",
+        "Requeued",
+        "Scheduled",
+        "Restarted",
+    ]
 
 
 def test_a_growing_job_is_started_once() -> None:
