@@ -237,7 +237,7 @@ def check_pool(pool: Pool) -> None:
 
 
 def victims_may_go(before: Pool, said: Sequence[Decision]) -> None:
-    """Victims were preemptible, under preempt of strictly lower priority, and asked for nothing twice. `before`: priorities then."""
+    """Victims were preemptible, under preempt of lower priority, and asked for nothing twice. `before`: priorities then."""
     for decision in said:
         if isinstance(decision, PreemptionDecided):
             assert len({choice.job for choice in decision.victims}) == len(decision.victims) > 0
