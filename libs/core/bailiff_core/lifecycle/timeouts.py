@@ -21,7 +21,7 @@ def schedule_timeouts(pool: Pool) -> Iterator[Decision]:
         return
     for job in agenda_of(pool).due(pool, schedule_timeout.NAME):
         waited = pool.now - waiting_since(job)
-        yield ScheduleTimedOut(job=job.id, waited=waited, then=rules.then, reason=why_it_waits(pool, job))
+        yield ScheduleTimedOut(job=job.id, waited=waited, then=rules.then, reason=why_it_waits(pool, job)[:MOST_TOLD])
         if rules.then == "fail":
             reason = f"it found no room within {rules.after // 1_000_000} s (rule {schedule_timeout.NAME})"
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="failed", reason=reason)

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from bailiff_core.model.places import bits
+from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.model.sharing import share_of, shares_devices, units_of
+from bailiff_core.placement.holdings import Holdings
 
 MOST_CLASSES = 64
 
@@ -123,18 +125,9 @@ class Scale:
     of_level: tuple[int, ...]
 
     @classmethod
-    def of(cls, pool: Pool, jobs: Iterable[Job]) -> "Scale":
+    def of(cls, rules: PreemptionRules, holdings: Holdings) -> "Scale":
         """A scale for any set of victims among these jobs."""
-        priorities: dict[int, None] = {}
-        count = 0
-        for job in jobs:
-            priorities[job.priority] = None
-            count += 1
-        rules = pool.rules.preemption
-        gpus = tasks = 0
-        for node in pool.nodes.values():
-            gpus += len(node.devices)
-            tasks += node.held.slots + node.reserved.slots
+        gpus, tasks, count = holdings.gpus, holdings.tasks, len(holdings.of)
         most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
         unit = 2 * tasks + 2  # below all: victims that may take longer than the asker's short grace
         of_level = []
@@ -144,7 +137,7 @@ class Scale:
         of_share = unit
         unit *= 2 * (1000 * gpus + 1) + 1
         ranks = {}
-        for priority in sorted(priorities):
+        for priority in holdings.priorities():
             ranks[priority] = unit
             unit *= 2 * (1000 * gpus + 1) + 1
         return cls(ranks, of_share, tuple(of_level))

@@ -44,14 +44,16 @@ class Part:
 
 
 class Slots:
-    """What evicting costs for tasks of one need. `single`: every node is a part of its own."""
+    """What evicting costs for tasks of one need. `single`: every node is a part of its own. suited: only these nodes."""
 
-    def __init__(self, rooms: Rooms, need: Need, candidates: Field, *, single: bool) -> None:
+    def __init__(
+        self, rooms: Rooms, need: Need, candidates: Field, *, single: bool, suited: dict[NodeRoom, int] | None = None
+    ) -> None:
         self.rooms = rooms
         self.need = need
         self.candidates = candidates
         self.single = single
-        self.suited = dict(rooms.suited(need))
+        self.suited = dict(rooms.suited(need)) if suited is None else suited
         self.parts = self._parts()
         self._part_of = {node.number: at for at, part in enumerate(self.parts) for node in part.nodes}
         self._queue: list[tuple[Key, int, int, bool]] = []  # for one slot: the cheapest part first, by its bound or for certain
@@ -93,7 +95,7 @@ class Slots:
     def _one_more(self, budget: Budget, without: Step | None) -> tuple[list[Step] | None, bool]:
         """One slot more: the cheapest of all nodes, of which only those are searched that may be it."""
         best: Option | None = None
-        aside = []
+        aside: list[tuple[Key, int, int, bool]] = []
         while self._queue and (best is None or self._queue[0][0] < best.key):
             key, at, version, sure = heappop(self._queue)
             part = self.parts[at]

@@ -116,8 +116,8 @@ class Fences:
                 for device in marked["devices"]:
                     self._devices[device] = position
             case {"job": str(job), "attempt": attempt, "floor": floor, "highest": highest, "marks": [*marks]}:
-                tasks = {task: (epoch, seq) for task, epoch, seq in marks}
-                self._jobs[job] = Mark(attempt, tuple(highest), tuple(floor) if floor else None, tasks)
+                by_task = {task: (epoch, seq) for task, epoch, seq in marks}
+                self._jobs[job] = Mark(attempt, tuple(highest), tuple(floor) if floor else None, by_task)
             case {"forget": str(job)}:
                 self._jobs.pop(job, None)
             case _:
