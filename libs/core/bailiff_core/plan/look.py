@@ -8,6 +8,8 @@ from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.model.units import next_unit
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.queue.gates import over_limit, over_quota
@@ -15,7 +17,6 @@ from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
 from bailiff_core.scene import scene_of
-from bailiff_core.verbs.allocate import why_it_waits
 from bailiff_core.victims.batch import DISPLACING
 from bailiff_core.victims.select import Batch
 from bailiff_core.victims.terms import why_not_ask
@@ -328,7 +329,12 @@ def _why(pool: Pool, job: Job) -> str:
     forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
     if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
         return "allocate may not run"
-    return forbidden or why_it_waits(pool, job)
+    if forbidden is not None:
+        return forbidden
+    mark = scene.mark()
+    place = place_unit(scene.rooms, unit, Budget(pool.rules.preemption.search_steps))
+    scene.rollback(mark)
+    return place.why if isinstance(place, NoFit) else "nothing now: there is room for it, which the next pass will look at"
 
 
 def _members(names: Names, job: str, placement: Iterable[NodeShare]) -> tuple[str, ...]:
