@@ -29,7 +29,9 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
         job = data.draw(st.sampled_from(jobs)) if jobs else None
         if step.startswith("submit"):
             gpus = 8 if step == "submit-large" else 2
-            story.submit(f"j{number}", gpus=gpus, tasks=data.draw(st.integers(1, 2)), max_failures=5, preemption_delay=MINUTE * gpus)
+            story.submit(
+                f"j{number}", gpus=gpus, tasks=data.draw(st.integers(1, 2)), max_failures=5, preemption_delay=MINUTE * gpus
+            )
         elif step == "wait":
             story.wait(data.draw(st.integers(1, 10)) * MINUTE)
         elif step == "policy":

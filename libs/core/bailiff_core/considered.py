@@ -53,7 +53,9 @@ def candidates(
             units = [unit for unit in units_that_leave(pool.jobs[choice.job]) if all(index in gone for index in unit.indices)]
             board.taken(pool.jobs[choice.job], len(units) if choice.tasks else 0)
     field = board.field(decision.verb, asker)
-    found = [(step.unit, "", step.price) for chain in field.chains.values() for step in chain]
+    found: list[tuple[Unit, str, Price | None]] = [
+        (step.unit, "", step.price) for chain in field.chains.values() for step in chain
+    ]
     found += [(unit, rule, None) for rule, units in field.excluded.items() for unit in units]
     listed = [_candidate(pool, unit, rule, price, taken) for unit, rule, price in found]
     return sorted(listed, key=lambda each: (pool.jobs[each.job].seq, each.job, each.tasks))

@@ -34,9 +34,9 @@ def test_preemption_delay_counts_anew_from_an_eviction_but_not_from_a_failure(te
 def test_the_end_of_a_delay_is_a_moment_to_wake_for(tell):
     story = tell(rules(protections={"preemption_delay": "5m"}))
     story.submit("a", gpus=8)
-    story.submit("never", gpus=8, cls="build", preemption_delay=MINUTE)
+    story.submit("other", gpus=8, cls="build", preemption_delay=MINUTE)
     assert wake_at(story.pool) == story.time + MINUTE
-    story.cancel("never")
+    story.cancel("other")
     assert wake_at(story.pool) == story.time + 5 * MINUTE
     story.wait(5 * MINUTE)
     assert wake_at(story.pool) is None

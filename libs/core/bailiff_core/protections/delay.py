@@ -13,7 +13,9 @@ def may_displace_at(pool: Pool, job: Job) -> int:
 
 
 def due(pool: Pool, job: Job) -> int | None:
-    """When the delay is over, for a job that waits and may displace others at all."""
-    waits = job.phase == "pending" and job.may_preempt and not job.cancelled
-    moment = may_displace_at(pool, job) if waits else 0
+    """When the delay is over, for a job that waits, or lacks tasks."""
+    waits = job.phase == "pending" or (job.phase in ("starting", "running") and len(job.tasks) < job.size)
+    if not waits or job.cancelled:
+        return None
+    moment = may_displace_at(pool, job)
     return moment if moment > job.submitted_at else None

@@ -1,0 +1,59 @@
+"""An enforced policy holds afterwards, and nobody left for nothing."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import Sketch, group
+from tests.unit.core_protections.kit import rules
+
+from bailiff_core.lifecycle.enforcement import _bounds, enforcement
+from bailiff_core.model.places import numbers
+from bailiff_core.model.units import Unit, whole
+from bailiff_core.records.decisions import EvictionDecided
+from bailiff_core.scene import scene_of
+
+PARENTS = {"lab": None, "a": "lab", "b": "lab", "web": None}
+JOBS = st.tuples(
+    st.sampled_from(["a", "b", "web", "lab"]), st.integers(1, 3), st.integers(1, 3), st.sampled_from([50, 75]), st.booleans()
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    jobs=st.lists(JOBS, max_size=8),
+    limits=st.fixed_dictionaries(dict.fromkeys(PARENTS, st.integers(-1, 12))),
+    quotas=st.fixed_dictionaries(dict.fromkeys(PARENTS, st.integers(0, 12))),
+)
+def test_all_bounds_hold_and_the_set_is_irreducible(jobs, limits, quotas):
+    sketch = Sketch()
+    pool = sketch.pool
+    pool.policy = rules(
+        projects=[
+            {"name": name, "parent": parent, "limit": {"gpus": limits[name]}, "quota": {"gpus": quotas[name]}}
+            for name, parent in PARENTS.items()
+        ]
+    )
+    for number, (project, gpus, tasks, priority, preemptible) in enumerate(jobs):
+        sketch.node(f"n{number}", gpus=16)
+        job = sketch.job(f"j{number}", group(count=tasks, gpus=gpus), priority=priority, preemptible=preemptible)
+        job.demand = job.demand.model_copy(update={"min_tasks": 1})
+        job.project = project
+        sketch.at(job, *((f"n{number}", range(at * gpus, (at + 1) * gpus)) for at in range(tasks)))
+    pool.enforcing = True
+    said = list(enforcement(pool))
+    usage = scene_of(pool).usage
+    gone = []
+    for decision in said:
+        assert isinstance(decision, EvictionDecided)
+        job = pool.jobs[decision.job]
+        gone.append(Unit(job, tuple(numbers(decision.tasks)), False) if decision.tasks else whole(job))
+    for unit in gone:
+        usage.evict(unit)
+    assert all(bound.holds() for bound in _bounds(usage))
+    for unit in gone:
+        last = Unit(unit.job, unit.indices[:1], False)
+        usage.put_back(last)
+        assert not all(bound.holds() for bound in _bounds(usage)), "one more task might have stayed"
+        usage.evict(last)
+    usage.rollback(0)
+    pool.enforcing = False
+    assert list(enforcement(pool)) == []

@@ -1,0 +1,203 @@
+"""Protections at work: through requests, answers, evictions and returns."""
+
+import pytest
+from tests.log_builder import MINUTE, SECOND
+from tests.unit.core_protections.kit import rules
+
+
+def asks(story, name, **about):
+    """A job of eight GPUs asks for room; whether anybody has to leave for it."""
+    story.submit(name, gpus=8, **about)
+    if story.pool.selection is None:
+        return None
+    story.propose()
+    return next((said for said in story.said if type(said).__name__ in ("PreemptionDecided", "PreemptionRefused")), None)
+
+
+def displaced(story, victim, by, cls="inference"):
+    """The victim leaves for the other job, which runs for a moment and ends; then the victim runs again."""
+    assert type(asks(story, by, cls=cls)).__name__ == "PreemptionDecided"
+    story.yields(victim)
+    story.started(by)
+    story.ends(by)
+    story.started(victim)
+
+
+@pytest.mark.parametrize(("protections", "rule", "over"), [
+    ({"min_runtime": {"preempt": "10m"}}, "min-runtime", 10 * MINUTE),
+    ({"cooldown": {"job": "10m"}}, "cooldown", 10 * MINUTE),
+    ({"eviction_cap": {"evictions": 1, "window": "1h"}}, "eviction-cap", 60 * MINUTE),
+])  # fmt: skip
+def test_a_job_that_came_back_is_left_alone_by_name_and_for_as_long_as_stated(tell, protections, rule, over):
+    story = tell(rules(protections=protections))
+    story.node("n1")
+    story.runs("train", gpus=8)
+    story.wait(20 * MINUTE)
+    displaced(story, "train", "first")
+    story.wait(over - 1)
+    refused = asks(story, "second", cls="inference")
+    assert refused.reason == "impossible"
+    assert [group.rule for group in refused.explanation.excluded] == [rule]
+    assert "of 'train', which" in refused.would_need
+    story.cancel("second")
+    story.wait(1)
+    assert type(asks(story, "third", cls="inference")).__name__ == "PreemptionDecided"
+
+
+def test_without_protections_it_goes_again_at_once(tell):
+    story = tell(rules())
+    story.node("n1")
+    story.runs("train", gpus=8)
+    displaced(story, "train", "first")
+    assert type(asks(story, "second", cls="inference")).__name__ == "PreemptionDecided"
+
+
+def test_a_budget_lets_one_go_at_a_time(tell):
+    story = tell(rules(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "most": 1}]}))
+    story.node("n1")
+    for name in ("a", "b"):
+        story.runs(name, gpus=4, labels={"app": "web"})
+    refused = asks(story, "large", cls="inference")
+    assert refused.reason == "impossible"
+    story.cancel("large")
+    story.submit("small", gpus=4, cls="inference")
+    story.propose()
+    assert len(story.expect("PreemptionDecided").victims) == 1
+
+
+def test_preemption_delay_binds_the_asker_and_wakes_it(tell):
+    story = tell(rules(protections={"preemption_delay": "5m"}))
+    story.node("n1")
+    story.runs("train", gpus=8)
+    assert asks(story, "serve", cls="inference") is None
+    story.wait(5 * MINUTE - 1)
+    assert story.pool.selection is None
+    story.wait(1)
+    story.expect("PreemptionRequested", job="serve")
+
+
+def test_an_aged_job_displaces_what_it_could_not_before(tell):
+    story = tell(rules(protections={"ageing": {"boost": 30, "waiting": "10m"}}))
+    story.node("n1")
+    story.runs("study", gpus=8, cls="interactive")
+    assert asks(story, "train") is None
+    story.wait(10 * MINUTE)
+    requested = story.expect("PreemptionRequested", job="train")
+    assert requested.priority == 80
+    story.propose()
+    decided = story.expect("PreemptionDecided")
+    assert (decided.asker.priority, decided.asker.base_priority) == (80, 50)
+
+
+def test_who_leaves_for_an_immediate_tier_leaves_at_once(tell):
+    classes = [entry.model_dump(mode="json") for entry in rules().priority_classes]
+    classes[0] |= {"immediate": True, "immediate_grace": "3s"}
+    story = tell(rules(priority_classes=classes))
+    story.node("n1")
+    story.runs("train", gpus=8, grace=60 * SECOND)
+    assert asks(story, "serve", cls="inference").graces == (3 * SECOND,)
+
+
+TEAMS = [{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]
+
+
+@pytest.mark.parametrize("cooldown", [0, "10m"])
+def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell, cooldown):
+    story = tell(rules(projects=TEAMS, protections={"cooldown": {"project": cooldown}}))
+    story.node("n1")
+    story.runs("borrower", gpus=8, project="a")
+    story.submit("owner", gpus=4, project="b")
+    story.propose()
+    assert story.expect("PreemptionDecided").verb == "reclaim"
+    story.yields("borrower")
+    story.started("owner")
+    story.ends("owner", after=MINUTE)
+    if not cooldown:
+        story.expect("JobPlaced", job="borrower")
+        return
+    assert story.job("borrower").phase == "pending"
+    story.runs("own", gpus=4, project="a")
+    story.ends("own")
+    story.wait(9 * MINUTE - 1)
+    assert story.job("borrower").phase == "pending"
+    story.wait(1)
+    story.expect("JobPlaced", job="borrower")
+
+
+def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
+    pool_wide = {"scope": "pool", "quota_shields": False}
+    story = tell(rules(projects=TEAMS, preemption=pool_wide, protections={"cooldown": {"project": "10m"}}))
+    story.node("n1")
+    story.runs("borrower", gpus=8, project="a")
+    story.submit("owner", gpus=4, project="b")
+    story.propose()
+    story.yields("borrower")
+    story.started("owner")
+    story.submit("greedy", gpus=8, project="a", cls="interactive")
+    if story.pool.selection is not None:
+        story.propose()
+    assert "PreemptionDecided" not in [type(said).__name__ for said in story.said]
+    story.submit("modest", gpus=4, project="a", cls="interactive")
+    story.expect("JobPlaced", job="modest")
+
+
+# --- backfill
+
+
+def half_full(tell, **parts):
+    """Four GPUs run for an hour by their limit, four are free, and a gang of eight waits."""
+    story = tell(rules(**parts))
+    story.node("n1")
+    story.runs("short", gpus=4, run_time_limit=60 * MINUTE)
+    story.submit("gang", gpus=8, cls="build")
+    return story
+
+
+def test_with_reserve_a_small_job_passes_only_where_it_cannot_delay_the_gang(tell):
+    story = half_full(tell, preemption={"verbs": ["allocate"]})
+    story.submit("endless", gpus=1)
+    assert story.expect("JobWaits", job="endless").reason == "it would delay gang, which is first in the queue"
+    story.submit("too-long", gpus=1, run_time_limit=60 * MINUTE + 1)
+    assert story.job("too-long").phase == "pending"
+    story.runs("quick", gpus=1, run_time_limit=60 * MINUTE)
+    story.ends("quick", after=30 * MINUTE)
+    story.ends("short")
+    story.expect("JobPlaced", job="gang", reserved=False)
+
+
+def test_with_greedy_whatever_fits_starts(tell):
+    story = half_full(tell, preemption={"verbs": ["allocate"]}, backfill="greedy")
+    story.submit("endless", gpus=1)
+    story.expect("JobPlaced", job="endless")
+
+
+def test_a_gang_that_has_timed_out_lets_others_pass_where_the_policy_says_so(tell):
+    late = {"schedule_timeout": {"after": "5m", "then": "pass"}}
+    story = half_full(tell, preemption={"verbs": ["allocate"]}, protections=late)
+    story.submit("endless", gpus=1)
+    story.wait(5 * MINUTE)
+    story.expect("ScheduleTimedOut", job="gang")
+    story.expect("JobPlaced", job="endless")
+
+
+def test_a_gang_does_not_starve_under_an_endless_stream_of_small_jobs(tell):
+    story = tell(rules(preemption={"verbs": ["allocate"]}))
+    for name in ("n1", "n2"):
+        story.node(name)
+    ends: list[tuple[int, str]] = []
+    for minute in range(60):
+        story.submit(f"s{minute}", gpus=2, after=MINUTE)
+        if minute == 20:
+            story.submit("gang", gpus=8, tasks=2)
+        for end, name in ends:
+            if end == minute:
+                story.ends(name)
+        ends = [(end, name) for end, name in ends if end > minute]
+        for job in list(story.pool.jobs.values()):
+            if job.phase == "starting":
+                story.started(job.id)
+                ends.append((minute + 7, job.id))
+        if story.job("gang").phase == "running" if minute >= 20 else False:
+            break
+    assert story.job("gang").phase == "running"
+    assert minute <= 28, "it waited for nobody who came after it"
