@@ -237,11 +237,12 @@ def check_pool(pool: Pool) -> None:
 
 
 def victims_may_go(before: Pool, said: Sequence[Decision]) -> None:
-    """Victims were preemptible, of strictly lower priority, and asked for nothing twice. `before`: priorities then."""
+    """Victims were preemptible, under preempt of strictly lower priority, and asked for nothing twice. `before`: priorities then."""
     for decision in said:
         if isinstance(decision, PreemptionDecided):
             assert len({choice.job for choice in decision.victims}) == len(decision.victims) > 0
             for choice in decision.victims:
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
-                assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"
+                if decision.verb == "preempt":
+                    assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"

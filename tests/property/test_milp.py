@@ -61,7 +61,9 @@ def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], f
     places = []
     left = {n: [list(devices), cpu] for n, (devices, cpu) in free.items()}
     for _ in range(asked.count):
-        fitting = [n for n, (devices, cpu) in left.items() if cpu >= asked.cpu_milli and sum(d >= share for d in devices) >= count]
+        fitting = [
+            n for n, (devices, cpu) in left.items() if cpu >= asked.cpu_milli and sum(d >= share for d in devices) >= count
+        ]
         if not fitting:
             return
         node = random.choice(fitting)
@@ -210,7 +212,10 @@ class Model:
         if self.verb != "reclaim":
             return False
         held = sum(
-            _gpus(other.groups()[task.index]) for other in self.pool.jobs.values() if other.project == job.project for task in other.tasks
+            _gpus(other.groups()[task.index])
+            for other in self.pool.jobs.values()
+            if other.project == job.project
+            for task in other.tasks
         )
         quota = next(project.quota.gpu_milli or 0 for project in self.pool.policy.projects if project.name == job.project)
         return quota < held <= self.shares[job.project]
@@ -249,7 +254,13 @@ def _held(unit: Leaving) -> int:
 def told(cost: Cost, priorities: list[int]) -> list[int]:
     """The levels of an answer's cost, as the model has them."""
     of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
-    return [*(of_class.get(p, 0) for p in priorities), cost.under_share_gpu_milli, cost.lost_gpu_ms, cost.jobs_stopped, cost.tasks]
+    return [
+        *(of_class.get(p, 0) for p in priorities),
+        cost.under_share_gpu_milli,
+        cost.lost_gpu_ms,
+        cost.jobs_stopped,
+        cost.tasks,
+    ]
 
 
 def check(seed: int, verb: Verb) -> Answer:
