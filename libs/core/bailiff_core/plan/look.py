@@ -262,7 +262,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
     said: dict[str, str] = {}
     refused: dict[str, decisions.PreemptionRefused] = {}
     for decision in made:
-        if isinstance(decision, decisions.JobWaits | decisions.PreemptionRequested):
+        if isinstance(decision, decisions.JobWaits):
             said[decision.job] = decision.reason
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.asker.job] = decision
@@ -325,6 +325,8 @@ def _why(pool: Pool, job: Job) -> str:
     unit = next_unit(job)
     if unit is None:
         return "none of its tasks can be placed: what has failed or is leaving is in the way"
+    if job.phase == "reserved":
+        return "its other tasks wait for the room that is reserved for them; it grows once they run"
     scene = scene_of(pool)
     forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
     if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
