@@ -12,6 +12,7 @@ from .model.policy import VERBS
 from .model.pool import Pool
 from .model.units import Unit
 from .records import decisions
+from .scene import scene_of
 from .victims.candidates import Board, units_that_leave
 from .victims.objective import Price, price
 
@@ -46,7 +47,7 @@ def candidates(
     taken: dict[str, list[int]] = {}
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) else ():
         taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
-    board = Board(pool)
+    board = Board(scene_of(pool))
     for answer in _before(decision, answers):
         for choice in answer.victims:
             gone = dict.fromkeys(numbers(choice.tasks))

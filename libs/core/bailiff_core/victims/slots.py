@@ -95,7 +95,7 @@ class Slots:
     def _one_more(self, budget: Budget, without: Step | None) -> tuple[list[Step] | None, bool]:
         """One slot more: the cheapest of all nodes, of which only those are searched that may be it."""
         best: Option | None = None
-        aside = []
+        aside: list[tuple[Key, int, int, bool]] = []
         while self._queue and (best is None or self._queue[0][0] < best.key):
             key, at, version, sure = heappop(self._queue)
             part = self.parts[at]
