@@ -4,6 +4,7 @@ import pytest
 from tests.builders import Sketch, asking, group
 
 from bailiff_core.model.places import NodeShare, bits
+from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Room
 from bailiff_core.model.units import whole
 from bailiff_core.placement import (
@@ -213,3 +214,59 @@ def test_nonsense_shares_are_refused(shares, error: str) -> None:
     job = Sketch().job("x", group(3, gpus=2))
     with pytest.raises(ValueError, match=error):
         from_shares(job, tuple(NodeShare(node=0, tasks=tasks, devices=devices) for tasks, devices in shares))
+
+
+def test_spreading_takes_the_node_with_most_free_gpus_for_each_task() -> None:
+    sketch = Sketch()
+    for name, gpus in (("a", 4), ("b", 8), ("c", 8)):
+        sketch.node(name, gpus=gpus)
+    sketch.running("some", "b", [0])
+    spread = {"pack": "spread"}
+    job = sketch.job("x", group(4, gpus=2))
+    job.demand = job.demand.model_copy(update=spread)
+    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(10))
+    assert isinstance(found, GangPlace)
+    assert [sketch.pool.nodes[task.node].name for task in found.tasks] == ["c", "b", "c", "b"]
+    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
+    assert places(sketch, group(3, gpus=1))[0] == [("c", [0]), ("b", [1]), ("c", [1])]
+
+
+def test_tasks_without_gpus_spread_by_free_cpu_and_still_shun_nodes_with_gpus() -> None:
+    sketch = Sketch()
+    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"packing": "spread"})
+    sketch.node("a", gpus=0, cpu=10)
+    sketch.node("b", gpus=0, cpu=12)
+    sketch.node("gpus", gpus=8, cpu=1000)
+    assert [name for name, _ in places(sketch, group(4, cpu=2))[0]] == ["b", "a", "b", "a"]
+
+
+def test_what_does_not_fit_now_because_of_memory_may_fit_on_a_less_packed_node() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name, gib=100)
+    sketch.at(sketch.job("x", group(gpus=4, gib=90)), ("b", range(4)))
+    assert places(sketch, group(gpus=1, gib=20)) == ([("a", [0])], False)
+    assert places(sketch, group(gpus=1, gib=10)) == ([("b", [4])], False)
+
+
+def test_rooms_follow_the_pool_node_by_node() -> None:
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=4)
+    rooms = Rooms.of(sketch.pool)
+    assert isinstance(place_unit(rooms, asking(sketch.job("trial", group(gpus=4))), Budget(10)), GangPlace)
+    job = sketch.running("x", "a", range(3))
+    rooms.refresh(sketch.pool, [0])
+    assert (rooms.nodes[0].later.devices, rooms.nodes[1].later.devices) == (0b1000, 0b1111), "the trial is taken back"
+    assert [room.devices for _, room in rooms.standing(whole(job))] == [0b111]
+    sketch.pool.nodes[1].state = "lost"
+    joined = sketch.node("c", gpus=2, labels={"zone": "z"})
+    rooms.refresh(sketch.pool, [1, joined.number])
+    assert list(rooms.nodes) == [0, 2]
+    found = place_unit(rooms, asking(sketch.job("y", group(gpus=1, node_labels={"zone": "z"}))), Budget(10))
+    assert isinstance(found, GangPlace)
+    assert found.tasks[0].node == 2
+    rooms.refresh(sketch.pool, [])
+    sketch.pool.nodes[0].quarantined = 0b1000
+    rooms.refresh(sketch.pool, [0])
+    assert isinstance(place_unit(rooms, asking(sketch.job("z", group(3, gpus=1))), Budget(10)), NoFit)
