@@ -87,7 +87,8 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         scene.rollback(mark)
         if not isinstance(place, GangPlace):
             return f"it would delay {backfill.head.id}, which is first in the queue"
-    return place
+    # What MiB of a device come to is known only now: of which device.
+    return over_limit(scene, unit, place) or over_quota(scene, unit, place) or place
 
 
 def ready_to_try(pool: Pool, job: Job) -> bool:
