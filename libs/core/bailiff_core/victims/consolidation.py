@@ -103,23 +103,21 @@ def _likely(
 
 
 def _lacks_in_sum(scene: Scene, unit: Unit) -> str | None:
-    """Idle room and room on its way out must suffice in sum, for who is moved takes as much as before."""
+    """Idle room and room on its way out must suffice in sum, for who is moved takes as much as before.
+
+    All nodes count: a job may make room where the unit can stand, and go where it cannot.
+    """
     needs = needs_of_unit(unit)
-    nodes: dict[NodeRoom, int] = {}
-    for need in needs:
-        for node, suited in scene.rooms.suited(need):
-            nodes[node] = nodes.get(node, 0) | suited
+    nodes = scene.rooms.nodes.values()
     asked = sum(need.gpus * len(indices) for need, indices in needs.items())
-    free = sum((node.later.devices & suited).bit_count() for node, suited in nodes.items())
+    free = sum(node.later.devices.bit_count() for node in nodes)
     cpu_milli = sum(need.cpu_milli * len(indices) for need, indices in needs.items())
     memory = sum(need.memory_bytes * len(indices) for need, indices in needs.items())
-    if asked and not any(need.models or need.nodes or need.labels for need in needs):
-        shared = any(node.later.shares for node in nodes)
-        if not shared and free < asked:
-            return f"needs {asked} GPUs in all, {free} are free or on their way out: moving jobs makes no more"
-    if cpu_milli > sum(max(0, node.later.cpu_milli) for node in scene.rooms.nodes.values()):
+    if asked > free and not any(node.later.shares for node in nodes):
+        return f"needs {asked} GPUs in all, {free} are free or on their way out: moving jobs makes no more"
+    if cpu_milli > sum(max(0, node.later.cpu_milli) for node in nodes):
         return "there is not enough CPU free in all: moving jobs makes no more"
-    if memory > sum(max(0, node.later.memory_bytes) for node in scene.rooms.nodes.values()):
+    if memory > sum(max(0, node.later.memory_bytes) for node in nodes):
         return "there is not enough memory free in all: moving jobs makes no more"
     return None
 
