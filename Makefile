@@ -43,9 +43,11 @@ check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m bailiff_bus.generate --check docs/events
+	$(BIN)/python -m bailiff.planschemas --check docs/schemas
 
 docs: install-dev ## write the generated event reference anew
 	$(BIN)/python -m bailiff_bus.generate docs/events
+	$(BIN)/python -m bailiff.planschemas docs/schemas
 
 bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench

@@ -31,7 +31,8 @@ def random_world(random: Random, verb: str) -> tuple[Sketch, Job]:
         if len(sketch.pool.jobs) < 7:
             _job_somewhere(random, sketch, f"j{number}", names)
     groups = [_group(random, most=3) for _ in range(random.choice((1, 1, 1, 2)))]
-    asker = sketch.job("asker", *groups, priority=random.choice((50, 75)), preemptible=verb == "consolidate" or random.random() < 0.8)
+    preemptible = verb == "consolidate" or random.random() < 0.8
+    asker = sketch.job("asker", *groups, priority=random.choice((50, 75)), preemptible=preemptible)
     asker.project = random.choice(names) if names else ""
     total = sum(entry.count for entry in groups)
     if total > 1 and random.random() < 0.3:
@@ -246,9 +247,9 @@ def used(pool: Pool, project: str, gone: Mapping[str, set[int]], preemptible: bo
     """GPUs, in thousandths, that a project and all below it use when these are gone."""
     total = 0
     for job in pool.jobs.values():
-        if job.phase in ("reserved", "starting", "running") and project in above(pool, job.project):
-            if preemptible or not job.preemptible:
-                total += gpu_milli(job, {task.index for task in job.tasks} - gone.get(job.id, set()))
+        counts = job.phase in ("reserved", "starting", "running") and project in above(pool, job.project)
+        if counts and (preemptible or not job.preemptible):
+            total += gpu_milli(job, {task.index for task in job.tasks} - gone.get(job.id, set()))
     return total
 
 
@@ -269,11 +270,10 @@ def in_some_order(pool: Pool, choice: Choice, may: object) -> bool:
         now = dict(taken)
         if now == {name: choice[name] for name in now}:
             return True
-        for name, count in taken:
-            if count < choice[name] and may(pool.jobs[name], chain(pool.jobs[name])[count], leaving(pool, now)):
-                if rest(tuple(sorted({**now, name: count + 1}.items()))):
-                    return True
-        return False
+        gone = leaving(pool, now)
+        left = [name for name, count in taken if count < choice[name]]
+        possible = [name for name in left if may(pool.jobs[name], chain(pool.jobs[name])[now[name]], gone)]
+        return any(rest(tuple(sorted({**now, name: now[name] + 1}.items()))) for name in possible)
 
     return rest(tuple(sorted((name, 0) for name in choice)))
 
@@ -286,7 +286,7 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
     if used(pool, mine[0], {}) + asked > share.get(mine[0], 0):
         return False
 
-    def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:  # noqa: ARG001
+    def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         theirs = above(pool, job.project)
         if theirs[0] == mine[0]:
             return False
@@ -314,9 +314,9 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
             sibling = len(path) > 1 and other and path[1] == mine[at + 1] and other != project
             if not sibling or not any(other in above(pool, pool.jobs[name].project) for name in gone):
                 continue
-            if remaining > share.get(project, 0) and share.get(other, 0) > 0:
-                if remaining * share[other] >= used(pool, other, gone) * share.get(project, 0):
-                    return False
+            fuller = remaining * share.get(other, 0) >= used(pool, other, gone) * share.get(project, 0)
+            if remaining > share.get(project, 0) and share.get(other, 0) > 0 and fuller:
+                return False
     return True
 
 

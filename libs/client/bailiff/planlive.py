@@ -70,6 +70,8 @@ def _victim(pool: Pool, victim: VictimLine) -> str:
     if victim.was_reserved:
         return f"{who}: has not started yet, loses its reservation"
     does = f"moves to {_nodes(victim.moved_to)}" if victim.moved_to else "goes back to the queue"
+    if not victim.stopped:
+        does = f"goes on with {len(victim.tasks)} fewer tasks"
     if job.demand.on_eviction == "end":
         does = "ends"
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start

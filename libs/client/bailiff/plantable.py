@@ -40,6 +40,8 @@ def _round(found: Round, of: int) -> Iterator[RenderableType]:
     yield Text(f"{head}{counts.placements} placed, {counts.evictions} evicted, {counts.reservations} reserved (tasks)", "bold")
     for decision in found.decisions:
         yield from _decision(decision)
+    for note in found.notes:
+        yield Text(plain(f"  {note}"))
     yield Text("")
     yield _jobs(found.tasks)
     yield Text("")
@@ -50,7 +52,8 @@ def _round(found: Round, of: int) -> Iterator[RenderableType]:
 
 
 def _decision(decision: DecisionLine) -> Iterator[Text]:
-    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}; {decision.reason}"))
+    comma = "," if decision.verb == "stale-gang" else ""
+    yield Text(plain(f"  {decision.verb}: {decision.job} {decision.outcome}{comma} {decision.reason}"))
     for victim in decision.victims:
         yield Text(plain(f"      {_victim(victim)}"), "yellow")
     told = []
@@ -65,10 +68,16 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
 
 def _victim(victim: VictimLine) -> str:
     who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
-    does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}" if victim.moved_to else "leaves"
+    does = "leaves" if victim.stopped else f"goes on with {_many(len(victim.tasks), 'task')} fewer"
+    if victim.moved_to:
+        does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}"
     if victim.was_reserved:
         return f"{who} had not started and loses its reservation"
-    return f"{who} {does}: {victim.gpus:g} GPUs, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+    return f"{who} {does}: {victim.gpus:g} GPU{'' if victim.gpus == 1 else 's'}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _jobs(lines: Iterable[TaskLine]) -> RenderableType:
@@ -122,5 +131,5 @@ def _waiting(found: Round) -> RenderableType:
     for line in found.waiting:
         why = [line.reason, *([f"to displace others: {line.would_need}"] if line.would_need else [])]
         why += [f"{jobs} shielded by {rule}" for rule, jobs in line.excluded.items()]
-        made.add_row(Text(plain(line.job), "bold"), Text(plain("\n".join(why))))
+        made.add_row(Text(plain(line.job), "bold"), Text("\n".join(plain(each) for each in why)))
     return made

@@ -24,6 +24,8 @@ def to_next_round(pool: Pool, since: int, step: int) -> None:
     for job in pool.active_jobs():
         for task in [task for task in job.tasks if _leaves(job, task, since)]:
             ends(pool, job, task, YIELDED)
+    for job in pool.active_jobs():
+        job.reserved_until = job.promise_until = None  # between two passes no promise runs out
     settle(pool)
     for job in pool.active_jobs():
         for task in [task for task in job.tasks if task.state == "starting"]:

@@ -13,6 +13,7 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.pool import Device
 from bailiff_core.model.sharing import share_of, units_of
+from bailiff_core.model.units import sub_group_problem
 
 from .snapshot import DeviceDoc, JobDoc, NodeDoc, Snapshot, TaskDoc, TaskFields, TaskState
 from .values import Portion
@@ -101,7 +102,9 @@ def lay_out(snapshot: Snapshot) -> Layout:
     nodes = [_node(doc, number, faults) for number, doc in enumerate(snapshot.nodes)]
     _no_twice(("nodes",), [doc.name for doc in snapshot.nodes], faults)
     _no_twice(("jobs",), [doc.name for doc in snapshot.jobs], faults)
-    numbers = {node.doc.name: node for node in reversed(nodes)}
+    numbers: dict[str, LaidNode] = {}
+    for node in nodes:
+        numbers.setdefault(node.doc.name, node)
     projects = {project.name for project in policy.projects}
     policy = _with_number_classes(policy, snapshot.jobs)
     laid = [_job(doc, ("jobs", at), policy, projects, numbers, faults) for at, doc in enumerate(snapshot.jobs)]
@@ -199,7 +202,11 @@ def _job(
     if len(faults) > before:
         return None
     by_index = _by_index(tasks)
-    return LaidJob(doc, place, class_name, demand_of(doc, class_name, [task.group for task in by_index]), by_index)
+    demand = demand_of(doc, class_name, [task.group for task in by_index])
+    problem = sub_group_problem(demand)
+    if problem is not None:
+        faults.append(Fault((*place, "sub_groups"), problem))
+    return LaidJob(doc, place, class_name, demand, by_index)
 
 
 def _class_of(doc: JobDoc, place: Place, policy: Policy, faults: list[Fault]) -> str:

@@ -8,6 +8,7 @@ from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.model.units import next_unit
+from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.records import decisions
@@ -15,31 +16,39 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
 from bailiff_core.scene import scene_of
 from bailiff_core.verbs.allocate import why_it_waits
+from bailiff_core.victims.batch import DISPLACING
+from bailiff_core.victims.select import Batch
+from bailiff_core.victims.terms import why_not_ask
 
 from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
 
 Names = Mapping[str, Sequence[str]]
 Where = dict[str, list[TaskAt]]
-GONE_JOBS: Mapping[str, State] = {"succeeded": "succeeded", "failed": "gone", "cancelled": "gone"}
+ENDED_JOBS: Mapping[str, State] = {"succeeded": "succeeded", "failed": "failed"}
+FOR_GOOD: tuple[State, ...] = ("succeeded", "failed", "gone")
 
 
-def everybody(pool: Pool, names: Names, since: int, known: Where | None = None) -> Where:
-    """Every task's state, by job. `since`: evictions decided after this record are new, older ones are under way."""
+def everybody(pool: Pool, names: Names, since: int, known: Where) -> Where:
+    """Every task's state, by job. `since`: evictions decided after this record are new, older ones are under way.
+
+    known: how it was before, for jobs that have ended since.
+    """
     found: Where = {}
     for name, tasks in names.items():
         job = pool.jobs.get(name)
         if job is None or job.phase in ENDED:
-            found[name] = _ended(job, len(tasks), known[name] if known else None)
+            found[name] = [_ended(job, before) for before in known[name]]
         else:
             found[name] = [_state(pool, job, index, since) for index in range(len(tasks))]
     return found
 
 
-def _ended(job: Job | None, count: int, before: list[TaskAt] | None) -> list[TaskAt]:
-    if before is not None and all(task.state in ("succeeded", "failed", "gone") for task in before):
+def _ended(job: Job | None, before: TaskAt) -> TaskAt:
+    """A task of a job that is over: as it was, or as the job ended; who was evicted before is gone."""
+    if before.state in FOR_GOOD:
         return before
-    state: State = GONE_JOBS[job.phase] if job is not None else "gone"
-    return [TaskAt(state=state)] * count
+    evicted = job is None or before.state in ("evicted", "moved")
+    return TaskAt(state="gone" if evicted or job is None else ENDED_JOBS.get(job.phase, "gone"))
 
 
 def _state(pool: Pool, job: Job, index: int, since: int) -> TaskAt:
@@ -119,6 +128,7 @@ def round_report(pool: Pool, names: Names, which: int, before: Where, since: int
         tasks=tasks,
         nodes=node_lines(pool),
         decisions=lines,
+        notes=tuple(note for _, decision in made if (note := _note(decision)) is not None),
         waiting=waiting_lines(pool, names, [decision for _, decision in made]),
     )
 
@@ -133,6 +143,18 @@ def _counts(tasks: Iterable[TaskLine]) -> Counts:
     )
 
 
+def _note(decision: Decision) -> str | None:
+    match decision:
+        case decisions.JobAged():
+            return f"ageing: {decision.job} counts with {decision.effective} instead of {decision.priority}: {decision.reason}"
+        case decisions.ScheduleTimedOut():
+            return f"schedule-timeout: {decision.job} has waited {decision.waited // 1_000_000} s; {decision.reason}"
+        case decisions.JobEnded():
+            return f"{decision.job} has {decision.outcome}: {decision.reason}"
+        case _:
+            return None
+
+
 def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine | None:
     """The line of a decision that changes who stands where, or `None`."""
     match decision:
@@ -143,7 +165,7 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
                 job=decision.job,
                 tasks=_members(names, decision.job, decision.placement),
                 outcome="reserved" if decision.reserved else "placed",
-                reason=f"{where}: room {'that others are leaving' if decision.reserved else 'is free'}",
+                reason=f"on {where}, {'once those who are leaving it are gone' if decision.reserved else 'where there is room'}",
             )
         case decisions.PreemptionDecided():
             return _preemption(pool, names, decision)
@@ -164,14 +186,12 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
 def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided) -> DecisionLine:
     told: Explanation = decision.explanation
     asker = decision.asker
-    who = ", ".join(choice.job for choice in decision.victims[:5])
-    more = len(decision.victims) - 5
     return DecisionLine(
         verb=decision.verb,
         job=asker.job,
         tasks=_members(names, asker.job, decision.placement),
         outcome="reserved",
-        reason=f"{_where(pool, decision.placement)}: {_SAYS[decision.verb]} {who}{f' and {more} more' if more > 0 else ''}",
+        reason=f"on {_where(pool, decision.placement)}, {_once(decision)}",
         victims=tuple(victim_line(pool, names, choice) for choice in decision.victims),
         cost=told.cost,
         proven=told.proven,
@@ -183,11 +203,30 @@ def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided)
     )
 
 
-_SAYS = {
-    "allocate": "room of",
-    "consolidate": "room once moved away are",
-    "reclaim": "within its share, from projects above theirs, leave",
-    "preempt": "of lower priority, leave",
+def _once(decision: decisions.PreemptionDecided) -> str:
+    """`once night and 2 more have left: they have lower priority`."""
+    moved = [choice.job for choice in decision.victims if choice.moved]
+    gone = [_who(choice) for choice in decision.victims if not choice.moved]
+    parts = [f"{_some(gone)} left ({_BECAUSE[decision.verb]})"] if gone else []
+    parts += [f"{_some(moved)} moved"] if moved else []
+    return f"once {' and '.join(parts)}"
+
+
+def _who(choice: VictimChoice) -> str:
+    count = len(numbers(choice.tasks))
+    return f"{count} task{'' if count == 1 else 's'} of {choice.job}" if choice.tasks else choice.job
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more + (" has" if len(names) == 1 and " tasks of " not in names[0] else " have")
+
+
+_BECAUSE = {
+    "allocate": "not needed",
+    "consolidate": "not needed",
+    "reclaim": "its project is entitled to it",
+    "preempt": "lower priority",
 }
 
 
@@ -205,6 +244,7 @@ def victim_line(pool: Pool, names: Names, choice: VictimChoice) -> VictimLine:
         tasks=tuple(members[index] for index in indices if index < len(members)),
         gpus=number(gpus),
         lost_gpu_seconds=number(Fraction(choice.lost_gpu_ms, 1000)),
+        stopped=not choice.tasks and not choice.reserved,
         was_reserved=choice.reserved,
         moved_to=tuple(pool.nodes[node].name for _, node in moved),
     )
@@ -226,6 +266,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.asker.job] = decision
     lines = []
+    unasked = Unasked(pool)
     for name, members in names.items():
         job = pool.jobs.get(name)
         if job is None or job.phase in ENDED or job.eviction is not None:
@@ -234,18 +275,48 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
         if not lacking:
             continue
         refusal = refused.get(name)
-        reason = said.get(name) or _why(pool, job)
+        if refusal is not None:
+            would_need, excluded = refusal.would_need, {group.rule: group.jobs for group in refusal.explanation.excluded}
+        else:
+            would_need, excluded = unasked.why(job)
         lines.append(
             WaitLine(
                 job=name,
                 tasks=lacking,
-                reason=job.held_because or reason,
-                would_need=refusal.would_need if refusal is not None else "",
+                reason=job.held_because or said.get(name) or _why(pool, job),
+                would_need=would_need,
                 gave_up=refusal is not None and refusal.reason == "gave-up",
-                excluded={} if refusal is None else {group.rule: group.jobs for group in refusal.explanation.excluded},
+                excluded=excluded,
             )
         )
     return tuple(lines)
+
+
+class Unasked:
+    """Why no room could be made for jobs about which victim selection was never asked: nobody might leave for them."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._batch: Batch | None = None
+
+    def why(self, job: Job) -> tuple[str, dict[str, int]]:
+        """What each verb lacks, and how many jobs each rule shields from the last that might be tried."""
+        verbs = [verb for verb in DISPLACING if verb in self.pool.rules.preemption.verbs]
+        unit = next_unit(job)
+        if not verbs or unit is None or job.held_because is not None:
+            return "", {}
+        if self._batch is None:
+            self._batch = Batch.on(scene_of(self.pool))
+        batch = self._batch
+        wait = may_displace_at(self.pool, job)
+        if wait > self.pool.now:
+            return f"it may displace others from {time_text(wait)} on (rule preemption-delay)", {}
+        told = {verb: why_not_ask(batch.scene, batch.shares, unit, verb) for verb in verbs}
+        open_to_it = [verb for verb, why in told.items() if why is None]
+        if not open_to_it:
+            return "; ".join(f"{verb}: {why}" for verb, why in told.items()), {}
+        shielded = batch.board.field(open_to_it[-1], job).excluded
+        return "", {rule: len({unit.job.id: None for unit in units}) for rule, units in shielded.items()}
 
 
 def _why(pool: Pool, job: Job) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.ageing import ageing
+from bailiff_core.lifecycle.evictions import withdrawn_evictions
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.lifecycle.timeouts import schedule_timeouts
 from bailiff_core.model.policy import VERBS, Verb
@@ -21,6 +22,7 @@ from bailiff_core.victims.batch import select_batch
 
 from .build import happens
 
+EVERYBODY = 1 << 30
 Rule = Callable[[Pool], Iterator[Decision]]
 BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
 
@@ -40,7 +42,7 @@ def one_pass(pool: Pool, *, stale: bool = True) -> list[tuple[int, Decision]]:
 def displace(pool: Pool) -> list[tuple[int, Decision]]:
     """Consolidate, reclaim and preempt for whoever still waits; then nobody has an open request."""
     made: list[tuple[int, Decision]] = []
-    while opened := _all_of(pool, request_preemptions):
+    while opened := list(_enacted(pool, request_preemptions(pool, EVERYBODY))):
         made += opened
         if pool.selection is None:
             break
@@ -51,7 +53,7 @@ def displace(pool: Pool) -> list[tuple[int, Decision]]:
             ProposalReceived(number=number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers)),
             close=False,
         )
-        made += _all_of(pool, answered_requests)
+        made += _all_of(pool, answered_requests) + _all_of(pool, withdrawn_evictions)
     return made
 
 

@@ -59,7 +59,7 @@ class Counts(Document):
 
 
 class VictimLine(Document):
-    """Who leaves, and what that loses. tasks: which; moved_to: the nodes on which it goes on, in task order."""
+    """Who leaves, and what that loses. tasks: which; stopped: not only surplus; moved_to: where it goes on, in task order."""
 
     job: str
     project: str | None = None
@@ -67,6 +67,7 @@ class VictimLine(Document):
     tasks: tuple[str, ...]
     gpus: Number
     lost_gpu_seconds: Number
+    stopped: bool = True
     was_reserved: bool = False
     moved_to: tuple[str, ...] = ()
 
@@ -105,7 +106,10 @@ class WaitLine(Document):
 
 
 class Round(Document):
-    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where."""
+    """One pass. now: RFC 3339, UTC. changed: whether anything was decided that changes who stands where.
+
+    notes: what rules about waiting jobs did, as sentences.
+    """
 
     round: int
     now: str
@@ -114,6 +118,7 @@ class Round(Document):
     tasks: tuple[TaskLine, ...]
     nodes: tuple[NodeLine, ...]
     decisions: tuple[DecisionLine, ...]
+    notes: tuple[str, ...] = ()
     waiting: tuple[WaitLine, ...]
 
 

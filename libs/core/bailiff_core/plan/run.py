@@ -10,9 +10,9 @@ from bailiff_core.records.facts import PolicyApplied
 from .between import to_next_round
 from .build import build, happens
 from .layout import lay_out
-from .look import Where, everybody, round_report
+from .look import FOR_GOOD, Where, everybody, round_report
 from .passes import one_pass, verbs_of
-from .report import PlanReport, Round
+from .report import PlanReport, Round, TaskAt
 from .snapshot import Snapshot
 
 PlanVerb = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang"]
@@ -31,7 +31,10 @@ class Planning:
         self.policy: Policy = layout.policy
         self.rounds: list[Round] = []
         self._began = self.pool.seq
-        self._last: Where | None = None
+        self._last: Where = {
+            job.doc.name: [TaskAt(state=task.state if task.state in FOR_GOOD else "pending") for task in job.tasks]
+            for job in layout.jobs
+        }
         self._goes_on = False
 
     def round(self, verbs: Sequence[PlanVerb] = ALL_VERBS, step: int = 0) -> Round:

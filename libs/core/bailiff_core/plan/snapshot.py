@@ -16,6 +16,12 @@ STALE_GANG = 60_000_000
 DEVICE_MEMORY = 80 * 2**30
 
 
+class ProjectDoc(Project):
+    """A project as the policy has it; `created` may be any moment."""
+
+    created: Moment = 0
+
+
 def as_text(value: Any) -> Any:
     """An id that was written as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -147,7 +153,7 @@ class Snapshot(Document):
     now: Moment = DEFAULT_NOW
     nodes: tuple[NodeDoc, ...]
     topologies: tuple[Topology, ...] = ()
-    projects: tuple[Project, ...] = ()
+    projects: tuple[ProjectDoc, ...] = ()
     jobs: tuple[JobDoc, ...] = ()
     policy: Policy
     reclaimed_at: dict[Name, Moment] = Field(default_factory=dict)

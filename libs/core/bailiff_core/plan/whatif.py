@@ -1,10 +1,10 @@
 """What would become of one more job: the live rules on a copy of the pool, with victims found at once."""
 
-import copy
 import dataclasses
 from typing import Literal
 
 from bailiff_core.engine import LOGIC
+from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Pool
 from bailiff_core.placement.ever import could_ever_fit
@@ -39,8 +39,7 @@ def what_if(pool: Pool, demand: JobDemand, now: int) -> Answer:
     refused = _rejected(pool, demand)
     if refused is not None:
         return Answer(demand.job, "rejected", refused)
-    trial = copy.deepcopy(dataclasses.replace(pool, scene=None, agenda=None))
-    trial.turn_open = False
+    trial = from_snapshot(to_snapshot(dataclasses.replace(pool, turn_open=False)))
     submitted = facts.JobSubmitted(request=request(f"what if {demand.job}"), demand=demand, spec_digest=NOTHING)
     happens(trial, submitted, at=max(now, trial.now), close=False)
     return _told(trial, demand.job, _until_at_rest(trial))

@@ -35,8 +35,8 @@ FAILURES_BEFORE_WAITING = 3
 LONGEST_TEXT = 2000  # of `would_need`; the reason may repeat what a proposal said
 
 
-def request_preemptions(pool: Pool) -> Iterator[Decision]:
-    """Open one selection for the first waiting units that room may be made for. At most one is out at a time."""
+def request_preemptions(pool: Pool, most: int = LARGEST_SELECTION) -> Iterator[Decision]:
+    """Open one selection for the first waiting units (`most` of them) that room may be made for. At most one is out at a time."""
     rules = pool.rules.preemption
     if pool.selection is not None or not any(verb in rules.verbs for verb in DISPLACING):
         return
@@ -46,7 +46,7 @@ def request_preemptions(pool: Pool) -> Iterator[Decision]:
     number = pool.selections + 1
     patient = pool.selection_failures >= FAILURES_BEFORE_WAITING
     deadline = None if patient else pool.now + rules.selection_timeout
-    for unit, verbs in _askers(pool, losers):
+    for unit, verbs in _askers(pool, losers, most):
         job = unit.job
         yield PreemptionRequested(
             job=job.id,
@@ -61,7 +61,7 @@ def request_preemptions(pool: Pool) -> Iterator[Decision]:
         )
 
 
-def _askers(pool: Pool, losers: "Losers") -> list[tuple[Unit, tuple[Verb, ...]]]:
+def _askers(pool: Pool, losers: "Losers", most: int) -> list[tuple[Unit, tuple[Verb, ...]]]:
     """The first of those who may ask, in the order in which a pass would try them, each with the verbs that may help."""
     ready = [job for job in map(pool.jobs.__getitem__, pool.queue) if _may_ask(pool, job) and losers.for_anyone(job)]
     if not ready:
@@ -69,7 +69,7 @@ def _askers(pool: Pool, losers: "Losers") -> list[tuple[Unit, tuple[Verb, ...]]]
     scene = scene_of(pool)
     turn = Pass(scene, ready)
     found: list[tuple[Unit, tuple[Verb, ...]]] = []
-    while len(found) < LARGEST_SELECTION and (unit := turn.next()) is not None:
+    while len(found) < most and (unit := turn.next()) is not None:
         verbs = verbs_for(scene, turn.shares, unit, losers)
         if verbs:
             found.append((unit, verbs))

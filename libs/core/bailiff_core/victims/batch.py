@@ -51,8 +51,8 @@ def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[
                 refusals.setdefault(request.seq, []).append(answer)
     found = []
     for request in requests:
-        answer = answers.get(request.seq)
-        found.append(answer if answer is not None else _refusal(request, refusals.get(request.seq, [])))
+        agreed = answers.get(request.seq)
+        found.append(agreed if agreed is not None else _refusal(request, refusals.get(request.seq, [])))
     return found
 
 

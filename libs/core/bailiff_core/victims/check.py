@@ -113,8 +113,8 @@ def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted
         return victims
     rooms = scene.rooms
     for victim in victims:
-        for leaving in victim.units:
-            rooms.evict(leaving)
+        for one in victim.units:
+            rooms.evict(one)
     problem = _obstacle(rooms, unit, place)
     if problem is not None:
         return Stale(problem)

@@ -20,13 +20,14 @@ from .candidates import Field, Step
 from .moves import new_place
 from .search import Found
 from .slots import Kept, sharpened, slots_of
+from .terms import Terms
 
 JOINT_STEPS = 300
 LIKELY = 200
 TELLS_APART = 2_000
 
 
-def consolidate(scene: Scene, unit: Unit, candidates: Field, budget: Budget, kept: Kept) -> Found:
+def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budget: Budget, kept: Kept) -> Found:
     """The cheapest set of jobs to move, with all new places."""
     most = scene.pool.rules.preemption.most_moved
     steps = [chain[0] for chain in candidates.chains.values()]
@@ -41,7 +42,7 @@ def consolidate(scene: Scene, unit: Unit, candidates: Field, budget: Budget, kep
     likely, sure = _likely(scene, unit, candidates, most, budget, kept)
     if likely is None:
         return nobody if sure else Found(why="found nobody to move for it within the search steps")
-    search = _Together(scene, unit, budget)
+    search = _Together(scene, unit, terms, budget)
     best: Found | None = None
     for at, chosen in enumerate(likely):
         found = search.places(chosen)
@@ -103,21 +104,18 @@ def _likely(
 
 
 def _lacks_in_sum(scene: Scene, unit: Unit) -> str | None:
-    """Idle room and room on its way out must suffice in sum, for who is moved takes as much as before.
-
-    All nodes count: a job may make room where the unit can stand, and go where it cannot.
-    """
+    """Idle room and room on its way out must suffice in sum, for who is moved takes as much as before."""
     needs = needs_of_unit(unit)
-    nodes = scene.rooms.nodes.values()
+    rooms = [node.later for node in scene.rooms.nodes.values()]
     asked = sum(need.gpus * len(indices) for need, indices in needs.items())
-    free = sum(node.later.devices.bit_count() for node in nodes)
-    cpu_milli = sum(need.cpu_milli * len(indices) for need, indices in needs.items())
-    memory = sum(need.memory_bytes * len(indices) for need, indices in needs.items())
-    if asked > free and not any(node.later.shares for node in nodes):
+    free = sum(room.devices.bit_count() for room in rooms)
+    if free < asked and not any(room.shares for room in rooms):
         return f"needs {asked} GPUs in all, {free} are free or on their way out: moving jobs makes no more"
-    if cpu_milli > sum(max(0, node.later.cpu_milli) for node in nodes):
+    cpu_milli = sum(need.cpu_milli * len(indices) for need, indices in needs.items())
+    memory_bytes = sum(need.memory_bytes * len(indices) for need, indices in needs.items())
+    if cpu_milli > sum(max(0, room.cpu_milli) for room in rooms):
         return "there is not enough CPU free in all: moving jobs makes no more"
-    if memory > sum(max(0, node.later.memory_bytes) for node in nodes):
+    if memory_bytes > sum(max(0, room.memory_bytes) for room in rooms):
         return "there is not enough memory free in all: moving jobs makes no more"
     return None
 
@@ -141,8 +139,9 @@ def _by_cost(steps: Sequence[Step], weights: Mapping[Step, int], most: int) -> I
 class _Together:
     """Tries whether the asker and all who leave find places. `certain`: every no so far was proven."""
 
-    def __init__(self, scene: Scene, unit: Unit, budget: Budget) -> None:
+    def __init__(self, scene: Scene, unit: Unit, terms: Terms, budget: Budget) -> None:
         self.rooms = scene.rooms
+        self.terms = terms
         self.unit = unit
         self.budget = budget
         self.certain = True
@@ -155,7 +154,9 @@ class _Together:
         self.total = {need: sum(slots.values()) for need, slots in self.slots.items()}
 
     def places(self, chosen: Sequence[Step]) -> tuple[GangPlace, dict[str, GangPlace]] | None:
-        """A place for the asker and one for each of `chosen`, once these have left."""
+        """A place for the asker and one for each of `chosen`, once these have left; `None` also where they may not."""
+        if self.terms.by_set and self.terms.forbids([step.unit for step in chosen]) is not None:
+            return None
         mark = self.rooms.mark()
         try:
             return self._places(chosen)

@@ -97,8 +97,7 @@ class PlaceFit:
         self.suited = dict.fromkeys(node for need in needs_of_unit(unit) for node, _ in rooms.suited(need))
         self.evicted = dict.fromkeys(evicted)
         self.also = also
-        self.place: GangPlace | None = None
-        self._find()
+        self.place = self._find()
 
     def fits(self) -> bool:
         """Whether the unit fits as things stand."""
@@ -122,13 +121,12 @@ class PlaceFit:
         self.rooms.put_back(step.unit)
         if undisturbed:
             return True
-        before = self.place
-        self._find()
-        if self.place is not None:
-            return True
-        self.rooms.evict(step.unit)
-        self.place = before
-        return False
+        found = self._find()
+        if found is None:
+            self.rooms.evict(step.unit)
+            return False
+        self.place = found
+        return True
 
     def effort(self, step: Step) -> int:  # noqa: ARG002
         """What trying to put something back costs, in steps: the unit may have to be placed anew."""
@@ -144,21 +142,22 @@ class PlaceFit:
         self.evicted[step] = None
         self.rooms.evict(step.unit)
         if self.place is None:
-            self._find()
+            self.place = self._find()
 
     def uses(self, step: Step) -> bool:
         """Whether it stands on a node that the unit may use, or may matter in another way."""
         return self.also is not None or any(node in self.suited for node, _ in self.rooms.standing(step.unit))
 
-    def _find(self) -> None:
+    def _find(self) -> GangPlace | None:
         part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
         mark = self.rooms.mark()
         found = place_unit(self.rooms, self.unit, part, promised=True)
         self.rooms.rollback(mark)
         self.budget.join(part)
-        self.place = found if isinstance(found, GangPlace) else None
-        if not isinstance(found, GangPlace) and found.kind == "gave-up":
-            self.exact = False
+        if isinstance(found, GangPlace):
+            return found
+        self.exact = self.exact and found.kind == "impossible"
+        return None
 
 
 Fit = SlotFit | PlaceFit

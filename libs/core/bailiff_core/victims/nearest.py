@@ -30,8 +30,8 @@ def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> 
         if over is not None:
             return f"{over}, whoever leaves"
         everybody = [step.unit for step in field.steps()]
-        scene_rule = terms.forbids(everybody) or terms.objects(everybody)
-        return f"there would be room if all {len(field.chains)} permitted victims left; {scene_rule or 'they may not leave together'}"
+        forbidden = terms.forbids(everybody) or terms.objects(everybody) or "they may not all leave"
+        return f"there would be room with all permitted victims gone ({len(field.chains)} jobs), but {forbidden}"
     shielded = _shielded(field)
     for step in shielded:
         scene.rooms.evict(step.unit)

@@ -76,7 +76,7 @@ def held_gpu_milli(pool: Pool, job: Job, tasks: Iterable[Task]) -> int:
 
 
 def lost_gpu_ms(pool: Pool, job: Job, gpu_milli: int) -> int:
-    """Work lost if so many thousandths of GPUs of the job stop, in GPU-ms: since its last checkpoint or start, plus the restart."""
+    """Work lost if so much of the job stops, in GPU-ms: since its last checkpoint or start, plus the cost of the restart."""
     rules = pool.rules.preemption
     since = max(job.last_start or 0, job.last_checkpoint or 0)
     held = 0 if job.last_start is None else min(max(0, pool.now - since), rules.max_counted_loss)

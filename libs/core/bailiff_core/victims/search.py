@@ -129,7 +129,8 @@ class Search:
             if moving.steps is not None:
                 moving.proven = moving.proven and found.proven
                 return moving
-            found.proven = found.proven and moving.proven
+            if found.proven and not moving.proven:
+                return moving
         return found
 
     def _permitted(self) -> list[Chain]:
@@ -263,13 +264,17 @@ class Search:
         units = self._units(steps)
         moved: list[Job] = []
         if with_moves:
-            if any(self._stands_beside(unit) for unit in leaving_of(steps)):
-                return False  # who is not in the way is not moved so that others may be taken
             mark = self.rooms.mark()
             if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
                 names = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
                 moved = [step.job for step in steps if step.job.id in names]
             self.rooms.rollback(mark)
+            there = dict.fromkeys(job.id for job in moved)
+            earlier = dict.fromkeys(step.before for step in steps)
+            last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
+            moving = [unit for unit in leaving_of(steps) if unit.job.id in there]
+            if any(self._stands_beside(unit) for unit in (*moving, *last)):
+                return False  # nobody leaves so that somebody else may move
         return self.terms.forbids(units, moved) is None and self.terms.objects(units, moved) is None
 
     def _stands_beside(self, unit: Unit) -> bool:

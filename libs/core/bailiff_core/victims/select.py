@@ -77,7 +77,7 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
     field = batch.board.field(verb, job, _under_share(batch) if verb == "reclaim" else None)
     terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
     if verb == "consolidate":
-        found = consolidate(scene, unit, field, budget, batch.slots)
+        found = consolidate(scene, unit, field, terms, budget, batch.slots)
     else:
         found = Search(scene, unit, field, terms, budget, batch.slots).run()
     if found.steps is None:
@@ -95,14 +95,12 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms
     assert found.steps is not None
     for step in found.steps:
         scene.evict(step.unit)
-    if found.place is not None:
-        place: GangPlace | NoFit = found.place
-        scene.place(unit, found.place)
-        moved = found.moved
-    else:
-        place = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
-        if isinstance(place, NoFit):
-            return _refused(answer, "gave-up", place.why, _explanation(field, budget, found))
+    place, moved = found.place, found.moved
+    if place is None:
+        settled = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
+        if isinstance(settled, NoFit):
+            return _refused(answer, "gave-up", settled.why, _explanation(field, budget, found))
+        place = settled
         # Whoever had to leave for the sake of a limit would only come back above it.
         moved = {} if terms.limited else find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
     return answer.model_copy(

@@ -1,0 +1,174 @@
+"""Random snapshots, planned round by round: what must hold in every round can be read off the report alone."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bailiff_core.plan import Contradiction, Planning, PlanReport, Round, read_snapshot, run
+
+ROUNDS = 25
+ON_A_NODE = ("running", "placed", "evicted", "releasing", "stuck_releasing")
+NODES = ("n1", "n2", "n3")
+PROJECTS = ("a", "b", "c")
+KINDS: tuple[dict[str, Any], ...] = (
+    {"gpus": 1}, {"gpus": 2}, {"fraction": 0.5}, {"fraction": "0.3 x 2"}, {"gpu_memory": "20GiB"},
+)  # fmt: skip
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> dict[str, Any]:
+    """Three small nodes, three projects or none, up to eight jobs of which some run."""
+    nodes = [{"name": name, "gpus": draw(st.integers(1, 4)), "cpus": 16} for name in NODES]
+    with_projects = draw(st.booleans())
+    projects = [
+        {
+            "name": name,
+            "quota": {"gpus": draw(st.integers(0, 5))},
+            "over_quota_weight": draw(st.integers(0, 3)),
+            "parent": draw(st.sampled_from([None, "a"])) if name == "c" else None,
+        }
+        for name in PROJECTS
+    ]
+    jobs = []
+    left = {node["name"]: Fraction(node["gpus"]) for node in nodes}
+    for number in range(draw(st.integers(2, 8))):
+        count = draw(st.integers(1, 4))
+        job: dict[str, Any] = {
+            "name": f"j{number}",
+            "priority": draw(st.sampled_from([10, 50, 75, 120])),
+            "min_tasks": draw(st.integers(1, count)),
+            "submitted": f"{draw(st.integers(0, 5))}h ago",
+            "tasks": count,
+            "cpus": draw(st.integers(0, 1)),
+        }
+        job |= draw(st.sampled_from(KINDS))
+        node = draw(st.sampled_from(NODES))
+        each = share(job) * (job["gpus"] if "gpus" in job else 2 if "x" in str(job.get("fraction")) else 1)
+        if draw(st.integers(0, 3)) and each * count <= left[node]:
+            left[node] -= each * count
+            job["node"] = node
+            job["state"] = draw(st.sampled_from(["running", "running", "running", "releasing", "reserved"]))
+        if with_projects:
+            job["project"] = draw(st.sampled_from(PROJECTS))
+        jobs.append(job)
+    preemption = {"most_moved": draw(st.sampled_from([0, 1, -1])), "scope": draw(st.sampled_from([None, "pool", "project"]))}
+    policy = {"preemption": preemption, "backfill": draw(st.sampled_from(["greedy", "reserve"]))}
+    return {"nodes": nodes, "projects": projects if with_projects else [], "jobs": jobs, "policy": policy}
+
+
+def planned(document: Mapping[str, Any], rounds: int) -> PlanReport | None:
+    """The plan, or nothing where the random pool cannot be."""
+    try:
+        return run(read_snapshot(document), rounds=rounds, step=60_000_000)
+    except Contradiction:
+        return None
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshots())
+def test_every_plan_settles_and_keeps_its_promises(document: dict[str, Any]) -> None:
+    report = planned(document, ROUNDS)
+    if report is None:
+        return
+    jobs = {job["name"]: job for job in document["jobs"]}
+    for found in report.rounds:
+        nothing_is_over_full(document, found)
+        gangs_are_whole(jobs, found)
+        victims_may_be_taken(jobs, found)
+        counts_add_up(found)
+        whoever_waits_has_a_reason(found)
+    assert report.settled, "it does not come to rest"
+
+
+def nothing_is_over_full(document: Mapping[str, Any], found: Round) -> None:
+    """No device is used beyond itself by those who are on it, nor by those who are to be on it."""
+    jobs = {job["name"]: job for job in document["jobs"]}
+    for states in (ON_A_NODE, ("running", "placed", "reserved", "moved", "stuck_releasing")):
+        used: dict[tuple[str, str], Fraction] = {}
+        for line in found.tasks:
+            if line.after.state not in states:
+                continue
+            assert line.after.node is not None
+            at = line.before if line.after.state == "moved" and states is ON_A_NODE else line.after
+            for device in at.devices:
+                used[str(at.node), device] = used.get((str(at.node), device), Fraction(0)) + share(jobs[line.job])
+        assert all(amount <= 1 for amount in used.values()), used
+
+
+def share(job: Mapping[str, Any]) -> Fraction:
+    if "gpus" in job:
+        return Fraction(1)
+    return Fraction(1, 4) if "gpu_memory" in job else Fraction(str(job["fraction"]).partition(" ")[0])
+
+
+def gangs_are_whole(jobs: Mapping[str, Any], found: Round) -> None:
+    """Nobody is given part of a core: who is placed or promised room has its minimum, or had less than that before."""
+    for name, job in jobs.items():
+        lines = [line for line in found.tasks if line.job == name]
+        newly = [line for line in lines if line.after.state in ("placed", "reserved") and line.before.state == "pending"]
+        there = [line for line in lines if line.after.state in ("running", "placed", "reserved")]
+        assert not newly or len(there) >= job["min_tasks"], name
+        left = [line for line in lines if line.after.state in ("evicted", "moved")]
+        stays = [line for line in lines if line.after.state in ("running", "placed")]
+        assert not left or not stays or len(stays) >= job["min_tasks"], name
+
+
+def victims_may_be_taken(jobs: Mapping[str, Any], found: Round) -> None:
+    for decision in found.decisions:
+        for victim in decision.victims:
+            assert jobs[victim.job]["priority"] < 100, "not preemptible"
+            if decision.verb == "preempt":
+                assert jobs[victim.job]["priority"] < jobs[decision.job]["priority"]
+            if decision.verb == "reclaim" and not victim.moved_to:
+                assert jobs[victim.job]["project"] != jobs[decision.job]["project"]
+            if decision.verb == "consolidate":
+                assert victim.moved_to
+
+
+def counts_add_up(found: Round) -> None:
+    """Victims that held room are those that are shown as evicted or moved, but for stale gangs, which name themselves."""
+    shown = {line.task for line in found.tasks if line.after.state in ("evicted", "moved")}
+    named = {task for line in found.decisions for victim in line.victims if not victim.was_reserved for task in victim.tasks}
+    stale = {task for line in found.decisions if line.verb == "stale-gang" for task in line.tasks}
+    assert shown <= named | stale
+    assert found.counts.evictions == len(shown)
+    totals = [(node.gpus, node.idle_gpus) for node in found.nodes]
+    assert all(0 <= idle <= gpus for gpus, idle in totals)
+
+
+def whoever_waits_has_a_reason(found: Round) -> None:
+    reasons = {line.job: line.reason for line in found.waiting}
+    leaving = {line.job for line in found.tasks if line.after.state in ("evicted", "moved", "releasing", "stuck_releasing")}
+    for line in found.tasks:
+        if line.after.state == "pending" and line.job not in leaving:
+            assert reasons[line.job], line.job
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshots())
+def test_a_plan_gives_the_same_report_twice(document: dict[str, Any]) -> None:
+    assert planned(document, 3) == planned(document, 3)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshots())
+def test_the_state_that_a_round_leaves_is_planned_on_as_if_it_were_read_anew(document: dict[str, Any]) -> None:
+    """The sums kept while decisions are enacted are those that counting anew gives."""
+    try:
+        planning = Planning(read_snapshot(document))
+    except Contradiction:
+        return
+    for _ in range(3):
+        planning.round()
+        for node in planning.pool.nodes.values():
+            held = sum(
+                group.cpu_milli
+                for job in planning.pool.active_jobs()
+                for task in job.tasks
+                if task.node == node.number and task.state not in ("reserved", "released")
+                for group in [job.groups()[task.index]]
+            )
+            assert node.held.cpu_milli == held

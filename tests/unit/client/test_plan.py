@@ -1,0 +1,469 @@
+"""`bailiff plan`: snapshots in, decisions out; what is wrong with a snapshot; one more job in the running pool."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story, quiet_story
+from tests.unit.client.test_plan_docs import FILE, PAGE
+from typer.testing import CliRunner
+
+from bailiff.cli import app
+from bailiff.planschemas import schemas
+from bailiff.problem import ExitCode
+from bailiff_bus import topics
+from bailiff_core.model.policy import DEFAULT_POLICY, PreemptionRules, Project
+from bailiff_core.plan import Planning, read_snapshot, run
+
+ROOT = Path(__file__).parents[3]
+Plan = Callable[..., Any]
+
+POOL: dict[str, Any] = {
+    "now": "10h",
+    "nodes": [{"name": "n1", "gpus": 8, "cpus": 64}],
+    "jobs": [
+        {"name": "night", "tasks": 2, "gpus": 4, "node": "n1", "submitted": "3h ago", "last_start": "1h ago"},
+        {"name": "serve", "class": "interactive", "gpus": 8},
+    ],
+}
+
+
+def plan(*arguments: str, text: str = "") -> Any:
+    return CliRunner().invoke(app, ["plan", *arguments], input=text)
+
+
+def faults(text: str) -> list[str]:
+    found = plan("-", text=text)
+    assert found.exit_code == ExitCode.USAGE, found.output
+    return [line.removeprefix("bailiff: standard input:") for line in found.stderr.splitlines()[:-1]]
+
+
+def states(report: Any, round_: int = 0) -> dict[str, tuple[str, str | None]]:
+    return {line["task"]: (line["after"]["state"], line["after"]["node"]) for line in report["rounds"][round_]["tasks"]}
+
+
+# --- what comes in
+# ruff: noqa: E501
+
+
+def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path) -> None:
+    written = {
+        "pool.yaml": yaml.safe_dump(POOL),
+        "pool.json": json.dumps(POOL, indent="\t"),
+    }
+    printed = []
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+        printed += [plan(str(tmp_path / name), "-o", "json").output, plan("-", "-o", "json", text=text).output]
+    assert len(set(printed)) == 1
+    assert states(json.loads(printed[0])) == {
+        "night-0": ("evicted", "n1"),
+        "night-1": ("evicted", "n1"),
+        "serve-0": ("reserved", "n1"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nodes:\n- {name: n1, gpu: 8}", "2: nodes.0.gpu: no such field; did you mean gpus?"),
+        ("nodes: []\njobs:\n- name: a\n  priorty: 3", "4: jobs.0.priorty: no such field; did you mean priority?"),
+        ("nodes: []\npolicy:\n  protections:\n    cooldwn: {}", "4: policy.protections.cooldwn: no such field; did you mean cooldown?"),
+        ("jobs: []", "1: nodes: expected a value, found nothing"),
+        ("[]", "1: snapshot: expected the fields of a snapshot: nodes, jobs, projects, policy, now"),
+        ('{"nodes": [\n {"name": "n1",\n  "gpus": -1}]}', "3: nodes.0.gpus: expected a whole number ≥ 0, found -1"),
+        ("nodes: []\njobs:\n- {name: a, state: runing}", "3: jobs.0.state: expected 'pending', 'running', 'reserved', "),
+        ("nodes: []\njobs:\n- {name: a, tasks: [{gpus: 1.5}]}", "3: jobs.0.tasks.0.gpus: expected whole GPUs such as 4, or a fraction"),
+        ("nodes: []\njobs:\n- {name: a, memory: 4 gigs}", "3: jobs.0.memory: '4 gigs' is not an amount of memory: write "),
+        ("nodes: []\njobs:\n- {name: a, submitted: 1e99d}", "3: jobs.0.submitted: expected microseconds, a time such as "),
+        ("nodes: []\nnow: 5s\njobs:\n- {name: a, submitted: 1h ago}", "4: jobs.0.submitted: '1h ago' lies before time 0: set `now` later"),
+        ("nodes: []\nprojects:\n- {name: a, quota: {gpu: 4}}", "3: projects.0.quota.gpu: no such field; did you mean gpus?"),
+        ("nodes: []\njobs:\n- {name: a, sub_groups: [{name: x, min_task: 1}]}", "3: jobs.0.sub_groups.0.min_task: no such field; did you mean min_tasks?"),
+    ],
+)  # fmt: skip
+def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> None:
+    assert faults(text)[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        ("- {name: a, node: n2}", "jobs.0.node: no node 'n2'; there are n1"),
+        ("- {name: a, state: running}", "jobs.0.state: a running task stands on a node: write `node`"),
+        ("- {name: a, node: n1, state: pending}", "jobs.0.node: a pending task stands nowhere; where it may run is said with `nodes`"),
+        ("- {name: a, gpus: 3, node: n1}", "jobs.0.node: node n1 has 2 GPUs, and too few are left for this running task"),
+        ("- {name: a, cpus: 5, node: n1}", "jobs.0.node: node n1 is over-full: 4 cores, and its tasks take 5 cores"),
+        ("- {name: a, gpus: 1, node: n1, devices: [0]}\n- {name: b, gpus: 1, node: n1, devices: 0}",
+         "jobs.1.devices: device '0' of n1 is held whole by another task already"),
+        ("- {name: a, fraction: 0.6, node: n1, devices: [0]}\n- {name: b, fraction: 0.6, node: n1, devices: [0]}",
+         "jobs.1.devices: device '0' of n1 is full: 60 % of it are taken"),
+        ("- {name: a, fraction: 0.6, node: n1, devices: [0]}\n- {name: b, gpus: 1, node: n1, devices: [0]}",
+         "jobs.0.devices: device '0' of n1 is held whole by another task already"),
+        ("- {name: a, gpus: 1, node: n1, devices: [7]}", "jobs.0.devices: node n1 has no device '7'; there are 0, 1"),
+        ("- {name: a, gpus: 2, node: n1, devices: [1]}", "jobs.0.devices: names 1 device, but the task takes 2"),
+        ("- {name: a, gpus: 1, devices: [1]}", "jobs.0.devices: a pending task is on no device"),
+        ("- {name: a, tasks: 2, min_tasks: 3}", "jobs.0.min_tasks: is 3, but the job has 2 tasks"),
+        ("- {name: a}\n- {name: a}", "jobs.1.name: 'a' stands twice"),
+        ("- {name: a, tasks: [{name: x}, {name: x}]}", "jobs.0.tasks.1.name: two tasks are called 'x'"),
+        ("- {name: a, class: trian}", "jobs.0.class: no priority class 'trian'; did you mean 'train'?"),
+        ("- {name: a, class: train, priority: 3}", "jobs.0.priority: stands beside class: one of them says what the job's priority is"),
+        ("- {name: a, project: x}", "jobs.0.project: no project 'x'; there are none"),
+        ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: stands beside gpus: a task takes GPUs in one way"),
+        ("- {name: a, sub_group: x}", "jobs.0.sub_group: no sub-group 'x'; there are none"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(jobs: str, told: str) -> None:
+    assert [line.partition(" ")[2] for line in faults(f"nodes: [{{name: n1, gpus: 2, cpus: 4}}]\njobs:\n{jobs}")] == [told]
+
+
+def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
+    told = faults("nodes: []\nprojects:\n- {name: a, parent: b}\n- {name: b, parent: a}\n- {name: c, parent: d}")
+    assert told == [
+        "3: projects.0.parent: a -> b -> a go round in a circle",
+        "4: projects.1.parent: b -> a -> b go round in a circle",
+        "5: projects.2.parent: no 'd' is defined; there are a, b, c",
+    ]
+
+
+def test_keys_that_stand_twice_and_broken_json_have_their_line(tmp_path: Path) -> None:
+    assert faults('{"nodes": [],\n "nodes": []}') == ["2: nodes stands twice"]
+    file = tmp_path / "pool.json"
+    file.write_text('{"nodes": [\n}')
+    found = plan(str(file))
+    assert (found.exit_code, f"{file}:2: not JSON" in found.stderr) == (ExitCode.USAGE, True)
+
+
+def test_verbs_must_be_known() -> None:
+    found = plan("-", "--verbs", "allocate,steal", text=yaml.safe_dump(POOL))
+    assert found.exit_code == ExitCode.USAGE
+    assert "expected some of allocate, consolidate, reclaim, preempt, stale-gang, found 'steal'" in found.stderr
+
+
+# --- what comes out
+
+
+def test_verbs_restrict_the_pass() -> None:
+    found = json.loads(plan("-", "--verbs", "allocate", "-o", "json", text=yaml.safe_dump(POOL)).output)
+    assert states(found)["serve-0"] == ("pending", None)
+    assert found["settled"] is True
+    assert found["rounds"][0]["waiting"][0]["reason"] == "needs a node with 8 free GPUs, none has them"
+
+
+def test_rounds_show_that_it_settles_and_time_moves_by_the_step() -> None:
+    found = json.loads(plan("-", "--rounds", "3", "--step", "60", "-o", "json", text=yaml.safe_dump(POOL)).output)
+    assert [each["changed"] for each in found["rounds"]] == [True, False, False]
+    assert [each["now"][11:16] for each in found["rounds"]] == ["10:00", "10:01", "10:02"]
+    assert states(found, 1) == {"night-0": ("pending", None), "night-1": ("pending", None), "serve-0": ("running", "n1")}
+    counts = [each["counts"] for each in found["rounds"]]
+    assert counts[0] == {"placements": 0, "evictions": 2, "reservations": 1}
+    assert counts[1] == counts[2] == {"placements": 0, "evictions": 0, "reservations": 0}
+
+
+def test_a_victim_that_ends_when_evicted_is_gone() -> None:
+    pool = {**POOL, "jobs": [{**POOL["jobs"][0], "on_eviction": "end"}, POOL["jobs"][1]]}
+    report = run(read_snapshot(pool), rounds=3)
+    after = [[line.after.state for line in each.tasks] for each in report.rounds]
+    assert after == [["evicted", "evicted", "reserved"], ["gone", "gone", "running"], ["gone", "gone", "running"]]
+    assert report.settled
+
+
+def test_what_the_snapshot_calls_releasing_stays_so_and_stuck_room_is_not_counted_on() -> None:
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}, {"name": "n2", "gpus": 2}],
+        "jobs": [
+            {"name": "going", "gpus": 2, "state": "releasing", "node": "n1"},
+            {"name": "stuck", "gpus": 2, "state": "stuck_releasing", "node": "n2"},
+            {"name": "next", "gpus": 2},
+            {"name": "last", "gpus": 2, "submitted": "now"},
+        ],
+    }
+    report = run(read_snapshot(pool), rounds=3)
+    for each in report.rounds:
+        assert [(line.task, line.after.state, line.after.node) for line in each.tasks] == [
+            ("going-0", "releasing", "n1"),
+            ("stuck-0", "stuck_releasing", "n2"),
+            ("next-0", "pending", None),
+            ("last-0", "reserved", "n1"),
+        ]
+        assert [(node.idle_gpus, node.releasing_gpus, node.reserved_gpus) for node in each.nodes] == [(0, 2, 2), (0, 0, 0)]
+
+
+def test_reserved_tasks_of_a_snapshot_start_once_their_room_is_free() -> None:
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [{"name": "a", "gpus": 1, "state": "reserved", "node": "n1"}, {"name": "b", "gpus": 1}],
+    }
+    report = run(read_snapshot(pool), rounds=2)
+    assert [[line.after.state for line in each.tasks] for each in report.rounds] == [
+        ["reserved", "placed"],
+        ["running", "running"],
+    ]
+
+
+def test_a_reservation_waits_as_long_as_it_must() -> None:
+    """Its room never comes free; time alone does not undo it, so the plan settles."""
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [{"name": "going", "gpus": 2, "state": "releasing", "node": "n1"}, {"name": "next", "gpus": 2}],
+    }
+    report = run(read_snapshot(pool), rounds=3, step=7_200_000_000)
+    assert [each.tasks[1].after.state for each in report.rounds] == ["reserved"] * 3
+    assert report.settled
+
+
+def test_tasks_that_have_ended_stay_as_they_are() -> None:
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [
+            {"name": "over", "tasks": [{"state": "succeeded"}, {"state": "failed"}]},
+            {"name": "done", "state": "succeeded"},
+            {"name": "half", "min_tasks": 1, "gpus": 1, "tasks": [{"state": "succeeded"}, {"node": "n1"}]},
+        ],
+    }
+    report = run(read_snapshot(pool), rounds=2)
+    for each in report.rounds:
+        assert [line.after.state for line in each.tasks] == ["succeeded", "failed", "succeeded", "succeeded", "running"]
+        assert (each.waiting, each.changed) == ((), False)
+
+
+def test_rules_about_waiting_say_what_they_did() -> None:
+    pool = {
+        "now": "10h",
+        "nodes": [{"name": "n1", "gpus": 1}],
+        "policy": {
+            "protections": {"ageing": {"boost": 20, "waiting": "1h"}, "schedule_timeout": {"after": "2h", "then": "fail"}}
+        },
+        "jobs": [
+            {"name": "runs", "gpus": 1, "node": "n1", "class": "build"},
+            {"name": "old", "gpus": 1, "submitted": "90m ago"},
+            {"name": "older", "gpus": 1, "submitted": "3h ago"},
+        ],
+    }
+    found = run(read_snapshot(pool)).rounds[0]
+    assert [note.partition(":")[0] for note in found.notes] == ["ageing", "ageing", "schedule-timeout", "older has failed"]
+    assert [line.after.state for line in found.tasks] == ["running", "pending", "failed"]
+
+
+def test_names_of_tasks_break_ties_as_text() -> None:
+    """Members are placed in the order of their names, whatever the order in which they are written."""
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 2}],
+        "jobs": [{"name": "a", "gpus": 1, "min_tasks": 1, "tasks": [{"name": "w9"}, {"name": "w10"}, {"name": "w1"}]}],
+    }
+    tasks = run(read_snapshot(pool)).rounds[0].tasks
+    assert {line.task: line.after.state for line in tasks} == {"w1": "placed", "w10": "placed", "w9": "pending"}
+
+
+def test_history_of_a_snapshot_reaches_the_model() -> None:
+    pool = {
+        "now": "10h",
+        "nodes": [{"name": "n1", "gpus": 4}],
+        "projects": [{"name": "a", "created": "2h ago"}],
+        "reclaimed_at": {"a": "5m ago"},
+        "jobs": [
+            {
+                "name": "j", "project": "a", "gpus": "4", "node": "n1", "priority": 120, "submitted": "9h", "last_start": "9h30m",
+            }
+        ],
+    }  # fmt: skip
+    pool["jobs"][0] |= {"gpus": 4, "last_start": "30m ago", "last_checkpoint": "10m ago", "evicted_at": ["3h ago", "2h ago"]}
+    planning = Planning(read_snapshot(pool))
+    job = planning.pool.jobs["j"]
+    minute = 60_000_000
+    assert job.submitted_at == 540 * minute
+    assert (job.last_start, job.last_checkpoint) == (570 * minute, 590 * minute)
+    assert (job.evicted_at, job.evictions, job.last_eviction) == ([420 * minute, 480 * minute], 2, 480 * minute)
+    assert (job.priority, job.class_name, job.preemptible) == (120, "priority-120", False)
+    assert planning.pool.reclaimed_at == {"a": 595 * minute}
+
+
+def test_shared_devices_are_dealt_as_placement_would() -> None:
+    pool = {
+        "nodes": [{"name": "n1", "gpus": 3, "gpu_memory": "16GiB"}],
+        "jobs": [
+            {"name": "whole", "gpus": 1, "node": "n1"},
+            {"name": "half", "fraction": 0.5, "node": "n1", "tasks": 2},
+            {"name": "mib", "gpu_memory": "4GiB x 2", "node": "n1", "state": "pending", "nodes": "n1"},
+        ],
+    }
+    del pool["jobs"][2]["node"]
+    found = run(read_snapshot(pool)).rounds[0]
+    where = {line.task: line.after.devices for line in found.tasks}
+    assert where["half-0"] == where["half-1"] == ("1",)
+    assert (found.tasks[3].after.state, found.tasks[3].after.devices) == ("pending", ())
+    assert [(node.idle_gpus, node.gpus) for node in found.nodes] == [(1, 3)]
+
+
+def test_the_same_snapshot_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
+    file = tmp_path / "pool.yaml"
+    file.write_text(yaml.safe_dump(POOL))
+    command = [sys.executable, "-m", "bailiff", "plan", str(file), "--rounds", "3", "-o", "json"]
+    found = {
+        subprocess.run(
+            command, check=True, capture_output=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_plan_needs_no_kafka_client() -> None:
+    code = "import sys; import bailiff.cli, bailiff.cli.plan; print([name for name in sys.modules if 'aiokafka' in name])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# --- schemas
+
+
+def test_the_published_schemas_are_those_of_the_code() -> None:
+    for name, schema in schemas().items():
+        assert json.loads((ROOT / "docs" / "schemas" / name).read_text()) == schema, f"{name} is out of date: make docs"
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("name", ["pool.yaml", "small.yaml"])
+def test_examples_and_their_plans_fit_the_schemas(name: str) -> None:
+    known = schemas()
+    text = dict(FILE.findall(PAGE.read_text()))[name]
+    document = json.loads(json.dumps(yaml.safe_load(text), default=str))
+    jsonschema.validate(document, known["snapshot.json"])
+    report = json.loads(plan("-", "--rounds", "3", "-o", "json", text=text).output)
+    jsonschema.validate(report, known["plan.json"])
+
+
+def test_the_schema_knows_short_forms_and_refuses_what_the_reader_refuses() -> None:
+    validator = jsonschema.Draft202012Validator(schemas()["snapshot.json"])
+    good = {
+        "nodes": [{"name": "n1", "devices": [{"id": 0, "memory": "16GiB"}]}],
+        "projects": [{"name": "a", "quota": {"gpus": 0.5}, "over_quota_weight": 2}],
+        "jobs": [{"name": "j", "tasks": 3, "nodes": "n1", "stale_grace": "never", "gpu_memory": "1GiB x 2"}],
+        "policy": {"backfill": "reserve"},
+    }
+    assert validator.is_valid(good), list(validator.iter_errors(good))
+    assert read_snapshot(good).nodes[0].name == "n1"
+    for bad in ({}, {"nodes": [{"name": "n1", "gpu": 1}]}, {"nodes": [], "jobs": [{"name": "j", "state": "gone"}]}):
+        assert not validator.is_valid(bad)
+        assert plan("-", text=json.dumps(bad)).exit_code == ExitCode.USAGE
+
+
+# --- the running pool
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    return Scribe()
+
+
+def requests(scribe: Scribe) -> list[Any]:
+    """Everything that clients have asked for."""
+    partitions = range(topics.REQUESTS.partition_count(1))
+    return [message for each in partitions for message in scribe.cluster.messages(topics.REQUESTS.name, each)]
+
+
+def on(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(folder / "cache"))
+
+
+def ask(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, file: Path, text: str, *options: str) -> Any:
+    file.write_text(text)
+    before = len(requests(scribe))
+    found = on(scribe, monkeypatch, file.parent)("plan", "--live", str(file), *options)
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert len(requests(scribe)) == before
+    return found.output
+
+
+def test_live_says_where_a_job_would_start(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    quiet_story(scribe)
+    told = ask(scribe, monkeypatch, tmp_path / "eval.yaml", "gpus: 2\n")
+    assert told.splitlines()[0] == "eval (2 GPUs) would start at once, on gpu-01; nobody is displaced"
+    assert told.splitlines()[-1] == f"computed at pool-a#{scribe.pool.seq}; nothing was submitted"
+
+
+def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    quiet_story(scribe)
+    digest = repr(scribe.pool.jobs)
+    told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
+    assert told.splitlines()[0] == "serve (3 × (4 GPUs)) would run on gpu-01 × 2, gpu-02 by preempt; for it must leave:"
+    assert told.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
+    assert "goes back to the queue" in told
+    assert repr(scribe.pool.jobs) == digest
+
+
+def test_live_says_why_a_job_would_wait(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    preemption_story(scribe)
+    told = ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n")
+    assert "late (8 GPUs) would wait" in told
+    data = json.loads(ask(scribe, monkeypatch, tmp_path / "late.yaml", "gpus: 8\n", "-o", "json"))
+    assert (data["outcome"], data["decision"]) == ("waits", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("gpus: 2\nname: train-7\n", "would be rejected: there is a job 'train-7' already (running)"),
+        ("gpus: 16\n", "would be rejected: even on the empty pool"),
+        ("gpus: 1\nclass: royal\n", "would be rejected: there is no priority class 'royal'; the policy has inference"),
+    ],
+)
+def test_live_says_what_admission_would_refuse(
+    text: str, told: str, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    quiet_story(scribe)
+    assert told in ask(scribe, monkeypatch, tmp_path / "job.yaml", text)
+
+
+# --- policies
+
+
+def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = Project.model_validate({"name": "vision", "quota": {"gpus": 8}})
+    scribe.begin(DEFAULT_POLICY.model_copy(update={"projects": (before,)}))
+    file = tmp_path / "policy.yaml"
+    bailiff = on(scribe, monkeypatch, tmp_path)
+    shown = yaml.safe_load(bailiff("policy", "show", "-o", "yaml").output)
+    document = shown.get("policy", shown)
+    document["projects"] = [
+        {"name": "vision", "quota": {"gpus": 4}},
+        {"name": "speech", "quota": {"gpus": 4, "memory": "64GiB"}, "limit": {"gpus": -1}},
+    ]
+    document["preemption"]["search_steps"] = PreemptionRules().search_steps // 2
+    file.write_text(yaml.safe_dump(document))
+    found = json.loads(bailiff("policy", "diff", str(file), "-o", "json").output)
+    assert found["changes"] == [
+        "preemption.search_steps: 20000 → 10000",
+        "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
+        "projects.speech: new, quota 4 GPUs and 64GiB, limit no bound of GPUs, over quota weight 1 and 1 and 1",
+    ]
+    assert len(requests(scribe)) == 0
+
+
+def test_policy_faults_in_trees_stand_at_their_line(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "priority_classes:\n- {name: a, value: 1, preemptible: true, global_default: true}\n"
+        "projects:\n- {name: x, parent: y}\n- {name: y, parent: x, quota: {gpu: 1}}\n"
+    )
+    told = CliRunner().invoke(app, ["policy", "check", str(file)]).stderr
+    assert f"{file}:4: projects.0.parent: x -> y -> x go round in a circle" in told
+    assert f"{file}:5: projects.1.quota.gpu: no such field; did you mean gpus?" in told
+
+
+def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe.begin()
+    file = tmp_path / "policy.yaml"
+    bailiff = on(scribe, monkeypatch, tmp_path)
+    file.write_text(bailiff("policy", "show", "-o", "yaml").output)
+    found = json.loads(bailiff("policy", "apply", str(file), "--enforce", "-o", "json").output)
+    assert found["enforce"] is True
+    bodies = [json.loads(message.value) for message in requests(scribe)]
+    assert [body["enforce"] for body in bodies] == [True]
