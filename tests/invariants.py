@@ -6,19 +6,22 @@ whole logs), over what machines really run. A complaint is a sentence; no compla
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing
 
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
-from bailiff_core.model.places import bits
-from bailiff_core.model.pool import ENDED, Pool, Room
+from bailiff_core.model.pool import ENDED, Pool, Room, Task
 from bailiff_core.model.room import add
 from bailiff_core.model.sharing import amount_of
-from bailiff_core.model.units import next_unit
+from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
+from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
 from bailiff_core.records.decisions import (
@@ -31,6 +34,8 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.facts import EvictionBegun, JobSubmitted, WriterStarted
 from bailiff_core.replay import Replay
+from bailiff_core.scene import scene_of
+from bailiff_core.verbs.allocate import behind_selection
 
 Complaints = Iterator[str]
 HOLDING = ("starting", "running", "exited")
@@ -50,15 +55,15 @@ def check(rules: Iterable[Callable[[Pool], Complaints]], pool: Pool) -> None:
 # --- over one state, after any record
 
 
-def no_device_is_held_twice(pool: Pool) -> Complaints:
-    """§8.1: a whole GPU has at most one task that started and is not proved gone."""
-    holders: dict[tuple[int, int], str] = {}
+def no_device_is_over_its_whole(pool: Pool) -> Complaints:
+    """§8.1: a GPU has at most one task that started and is not proved gone, or several that share it, at most all of it."""
+    taken: dict[tuple[int, int], Fraction] = {}
     for job in pool.active_jobs():
         for task in job.tasks:
-            for device in bits(task.devices) if task.state in HOLDING else ():
-                other = holders.setdefault((task.node, device), job.id)
-                if other != job.id:
-                    yield f"device {device} of node {task.node} is held by {other} and by {job.id}"
+            for device, part in parts_of(pool, job, task).items() if task.state in HOLDING else ():
+                taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
+                if taken[task.node, device] > 1:
+                    yield f"device {device} of node {task.node} is held {taken[task.node, device]} times, by {job.id} too"
 
 
 def nothing_is_over_filled(pool: Pool) -> Complaints:
@@ -82,41 +87,39 @@ def sums_are_true(pool: Pool) -> Complaints:
 
 def _recomputed(pool: Pool, number: int) -> tuple[Room, Room, Room]:
     held, releasing, reserved = Room(), Room(), Room()
-    node = pool.nodes[number]
-    for job in pool.jobs.values():
-        eviction, groups = job.eviction, job.groups() if job.tasks else []
-        stuck = eviction is not None and eviction.stuck
-        leaving = eviction is not None and not stuck and eviction.spare_seq is None
-        for task in job.tasks:
-            if task.node != number or task.state == "released":
-                continue
-            group = groups[task.index]
-            amount = amount_of(node, group, task.devices)
-            if task.state == "reserved":
-                add(reserved, *amount)
-                continue
-            add(held, *amount)
-            if leaving or (task.state == "exited" and not stuck):
-                add(releasing, *amount)
+    for job, task in standing(pool):
+        if task.node != number:
+            continue
+        amount = amount_of(pool.nodes[number], job.group(task.index), task.devices)
+        if task.state == "reserved":
+            add(reserved, *amount)
+            continue
+        add(held, *amount)
+        if is_leaving(job, task):
+            add(releasing, *amount)
     return held, releasing, reserved
 
 
 def indices_are_true(pool: Pool) -> Complaints:
     """queue, active, reserved, starting, leaving, ended are what the phases of the jobs say."""
     jobs = pool.jobs.values()
-    pending = sorted((job for job in jobs if job.phase == "pending"), key=queue_key)
-    if pool.queue != [job.id for job in pending]:
-        yield f"the queue is {pool.queue}, waiting are {[job.id for job in pending]}"
+    waiting = sorted((job for job in jobs if job.phase == "pending" or lacks_surplus(job)), key=queue_key)
+    if pool.queue != [job.id for job in waiting]:
+        yield f"the queue is {pool.queue}, waiting are {[job.id for job in waiting]}"
     expected = {
         "active": {job.id for job in jobs if job.phase not in ENDED and job.phase != "pending"},
-        "reserved": {job.id for job in jobs if job.phase == "reserved"},
-        "starting": {job.id for job in jobs if job.phase == "starting"},
-        "leaving": {job.id for job in jobs if job.phase == "evicting"},
+        "reserved": {job.id for job in jobs if any(task.state == "reserved" for task in job.tasks)},
+        "starting": {job.id for job in jobs if job.phase in ("starting", "running") and any(map(_to_start, job.tasks))},
+        "leaving": {job.id for job in jobs if job.eviction is not None or any(task.eviction for task in job.tasks)},
         "ended": {job.id for job in jobs if job.phase in ENDED},
     }
     for name, members in expected.items():
         if set(getattr(pool, name)) != members:
             yield f"{name} is {sorted(getattr(pool, name))}, by phase it is {sorted(members)}"
+
+
+def _to_start(task: Task) -> bool:
+    return task.state == "starting" and task.eviction is None
 
 
 def phases_fit_tasks(pool: Pool) -> Complaints:
@@ -127,50 +130,58 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             if job.tasks or job.eviction is not None:
                 yield f"{job.id} is {job.phase} and has tasks or an eviction"
             continue
-        if [task.index for task in job.tasks] != list(range(job.size)):
-            yield f"{job.id} is {job.phase} with {len(job.tasks)} of {job.size} tasks"
-        if (job.phase == "reserved") != ("reserved" in states) or ("reserved" in states and len(states) > 1):
+        if not job.tasks or [task.index for task in job.tasks] != sorted({task.index for task in job.tasks}):
+            yield f"{job.id} is {job.phase} with the tasks {[task.index for task in job.tasks]}"
+        if (job.phase == "reserved" and states != {"reserved"}) or (job.phase == "evicting" and "reserved" in states):
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
+        if job.promise and job.phase != "evicting":
+            yield f"{job.id} is {job.phase}, and another place is kept for it"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"
 
 
-STATE_RULES = (no_device_is_held_twice, nothing_is_over_filled, sums_are_true, indices_are_true, phases_fit_tasks)
+STATE_RULES = (no_device_is_over_its_whole, nothing_is_over_filled, sums_are_true, indices_are_true, phases_fit_tasks)
 
 
 # --- over one state, between turns
 
 
 def promises_can_come_true(pool: Pool) -> Complaints:
-    """A device is promised once, and only where it is free or on its way to be."""
+    """What is promised of a device and what those who stay have of it is at most all of it."""
+    taken: dict[tuple[int, int], Fraction] = {}
     promised: dict[tuple[int, int], str] = {}
-    for name in pool.reserved:
-        for task in pool.jobs[name].tasks:
-            node = pool.nodes[task.node]
-            for device in bits(task.devices):
-                other = promised.setdefault((task.node, device), name)
-                if other != name:
-                    yield f"device {device} of {node.name} is promised to {other} and to {name}"
-            if task.devices & node.held.devices & ~node.releasing.devices:
-                yield f"{name} is promised devices of {node.name} that somebody holds for good"
+    for job, task in standing(pool):
+        if task.state != "reserved" and is_leaving(job, task):
+            continue
+        for device, part in parts_of(pool, job, task).items():
+            taken[task.node, device] = taken.get((task.node, device), Fraction(0)) + part
+            if task.state == "reserved":
+                promised[task.node, device] = job.id
+    for at, name in promised.items():
+        if taken[at] > 1:
+            yield f"{name} is promised device {at[1]} of {pool.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
 
 
 def no_half_gang_stays(pool: Pool) -> Complaints:
-    """§8.4: when a member of a gang is gone (and did not finish), the others are on their way out."""
+    """§8.4: when a member is gone (and did not finish) that the gang needs, the others are on their way out."""
     for job in pool.active_jobs():
-        gone = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) != "finished"]
         alive = [task for task in job.tasks if task.state in ("starting", "running")]
-        if gone and alive and job.eviction is None:
-            yield f"{job.id}: task {gone[0].index} is gone, task {alive[0].index} stays"
+        failed = [task for task in job.tasks if task.state in ("exited", "released") and verdict(task) == "failed"]
+        if failed and alive and job.eviction is None:
+            yield f"{job.id}: task {failed[0].index} failed, task {alive[0].index} stays"
+        staying = [task for task in alive if task.eviction is None]
+        if staying and job.eviction is None and not core_stands(job, [t for t in job.tasks if t.eviction is None and holds(t)]):
+            yield f"{job.id} runs with {len(staying)} tasks and needs {job.minimum}"
         if job.tasks and all(task.state == "released" for task in job.tasks):
             yield f"{job.id} is {job.phase} and all its tasks are released"
 
 
 def whoever_waits_was_told_why(pool: Pool) -> Complaints:
-    """§8.5: a job that waits has a reason on record, is in back-off, or is held."""
+    """§8.5: a job that waits has a reason on record, is in back-off, is held, or is behind one whose answer is out."""
     for name in pool.queue:
         job = pool.jobs[name]
-        if not (job.told_waiting or job.held_because or job.not_before > pool.now):
+        excused = job.told_waiting or job.held_because or job.not_before > pool.now or behind_selection(pool, job)
+        if job.phase == "pending" and not excused:
             yield f"{name} waits and nobody said why"
 
 
@@ -178,7 +189,7 @@ def plans_have_their_asker(pool: Pool) -> Complaints:
     """§8.3: a plan stands as long as its asker waits for the room, and no victim leaves for a plan that is gone."""
     for plan in pool.plans.values():
         job = pool.jobs.get(plan.job)
-        if job is None or job.phase != "reserved" or job.plan != plan.seq:
+        if job is None or job.plan != plan.seq or not any(task.state == "reserved" for task in job.tasks):
             yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
 
 
@@ -194,7 +205,9 @@ def nothing_is_owed(pool: Pool) -> Complaints:
         if job.phase == "pending":
             unit = next_unit(job)
             fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, Budget(100_000)), NoFit)
-            if fits and job.held_because is None:
+            scene = scene_of(pool)
+            forbidden = unit is not None and (over_limit(scene, unit) or over_quota(scene, unit))
+            if fits and not forbidden and job.held_because is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:
             yield f"{job.id} is still {job.phase}: {[task.state for task in job.tasks]}, eviction {job.eviction}"
@@ -247,8 +260,9 @@ class History:
         """Complaints about the state after the record: every eviction in it is named by its decision (§8.3)."""
         for name in pool.leaving:
             job = pool.jobs[name]
-            if job.eviction is not None and (job.eviction.decided_seq, name, job.attempt) not in self.named:
-                yield f"{name}, attempt {job.attempt}, is being evicted and #{job.eviction.decided_seq} does not name it"
+            for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
+                if eviction is not None and (eviction.decided_seq, name, job.attempt) not in self.named:
+                    yield f"{name}, attempt {job.attempt}, is being evicted and #{eviction.decided_seq} does not name it"
 
     def end(self) -> Complaints:
         """Complaints when everything has come to rest: a victim is back in the queue, or has ended (§8.5)."""
@@ -256,15 +270,17 @@ class History:
             yield f"{name}, attempt {attempt}, was displaced by #{seq} and did not come back to the queue"
 
     def _preemption(self, pool: Pool, record: Record, decision: PreemptionDecided) -> Complaints:
-        """§8.2: victims are strictly lower, preemptible, and one proposal is for one open request."""
+        """§8.2: victims are preemptible, under preempt strictly lower, under reclaim of others; one proposal, one request."""
         asker = pool.jobs[decision.asker.job]
         if self.asked.get(decision.request) != asker.id:
             yield f"{asker.id} gets room that #{decision.request} did not ask for"
-        if not asker.may_preempt:
+        if decision.verb == "preempt" and not asker.may_preempt:
             yield f"{asker.id} displaces others and may not"
         for choice in decision.victims:
             victim = pool.jobs[choice.job]
-            if victim.priority >= asker.priority or not victim.preemptible or victim.id == asker.id:
+            lower = decision.verb != "preempt" or victim.priority < asker.priority
+            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.moved
+            if not lower or mine or not victim.preemptible or victim.id == asker.id:
                 yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):
                 yield f"{victim.id}, attempt {victim.attempt}, is {victim.phase} and is chosen as attempt {choice.attempt}"
@@ -332,16 +348,17 @@ class Living:
     attempt: int
     task: int
     devices: tuple[str, ...]
+    part: Fraction = Fraction(1)
 
 
-def no_device_runs_two(living: Sequence[Living]) -> Complaints:
-    """§8.7: no GPU has the processes of two tasks on it."""
-    users: dict[str, Living] = {}
+def no_device_runs_too_much(living: Sequence[Living]) -> Complaints:
+    """§8.7: no GPU has the processes of two tasks on it, but of those that share it, and no more than all of it."""
+    taken: dict[str, Fraction] = {}
     for task in living:
         for device in task.devices:
-            other = users.setdefault(device, task)
-            if other is not task:
-                yield f"{device} runs {other} and {task}"
+            taken[device] = taken.get(device, Fraction(0)) + task.part
+            if taken[device] > 1:
+                yield f"{device} runs {taken[device]} of itself, {task} too"
 
 
 def no_job_runs_twice(living: Sequence[Living]) -> Complaints:
@@ -362,7 +379,7 @@ def free_devices_are_free(pool: Pool, living: Sequence[Living]) -> Complaints:
     for task in living:
         job, number = pool.jobs.get(task.job), pool.node_numbers.get(task.machine)
         held = None
-        if job is not None and job.attempt == task.attempt and task.task < len(job.tasks):
-            held = job.tasks[task.task]
+        if job is not None and job.attempt == task.attempt:
+            held = job.task(task.task)
         if held is None or held.node != number or held.state not in ("starting", "running"):
             yield f"{task} lives, and for the log its room is free: {held}"

@@ -41,7 +41,11 @@ REQUESTS, REPORTS = "bailiff.requests", "bailiff.node-reports"
 PROPOSALS, PROGRESS = "bailiff.proposals", "bailiff.eviction-progress"
 TOPIC_OF: dict[type[Fact], str] = {
     **dict.fromkeys(
-        (facts.JobSubmitted, facts.JobCancelled, facts.PolicyApplied, facts.NodeReplaced, facts.NodeReturned), REQUESTS
+        (
+            facts.JobSubmitted, facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.PolicyApplied,
+            facts.NodeReplaced, facts.NodeReturned,
+        ),
+        REQUESTS,
     ),
     **dict.fromkeys(
         (
@@ -236,6 +240,14 @@ class Story:
         """Somebody wants the job gone."""
         return self.turn(facts.JobCancelled(request=self.request(), job=job), after=after)
 
+    def scale(self, job: str, tasks: int, minimum: int | None = None) -> list[Decision]:
+        """Somebody wants another number of its tasks."""
+        return self.turn(facts.JobScaled(request=self.request(), job=job, tasks=tasks, min_tasks=minimum))
+
+    def members(self, job: str, *states: str) -> list[int]:
+        """The job's tasks that have a place, or those in one of these states, by index."""
+        return [task.index for task in self.job(job).tasks if not states or task.state in states]
+
     def apply_policy(self, rules: Policy) -> list[Decision]:
         """Another policy comes into force."""
         return self.turn(facts.PolicyApplied(policy=rules.complete(), request=self.request()))
@@ -291,11 +303,13 @@ class Story:
     def at(self, job: str, task: int) -> dict[str, Any]:
         """Which task of the job's present attempt, as the facts name it."""
         found = self.job(job)
-        node = self.pool.nodes[found.tasks[task].node].name
-        return {"job": job, "attempt": found.attempt, "task": task, "node": node}
+        member = found.task(task)
+        assert member is not None, f"{job} has no task {task}"
+        return {"job": job, "attempt": found.attempt, "task": task, "node": self.pool.nodes[member.node].name}
 
     def _tasks(self, job: str, task: int | None, states: Sequence[str]) -> list[int]:
-        return [n for n, found in enumerate(self.job(job).tasks) if (task is None or n == task) and found.state in states]
+        members = self.job(job).tasks
+        return [found.index for found in members if task in (None, found.index) and found.state in states]
 
     def started(self, job: str, task: int | None = None, after: int = 0) -> list[Decision]:
         """The agents say that the job's tasks (or the one) run."""
@@ -343,8 +357,11 @@ class Story:
     def begin(self, job: str, after: int = 0) -> list[Decision]:
         """The executor is about to tell the agents."""
         found = self.job(job)
-        assert found.eviction is not None
-        return self.turn(facts.EvictionBegun(job=job, attempt=found.attempt, decided=found.eviction.decided_seq), after=after)
+        alone = [task.eviction.decided_seq for task in found.tasks if task.eviction is not None]
+        decided = [found.eviction.decided_seq] if found.eviction is not None else list(dict.fromkeys(alone))
+        assert decided, f"{job} is not being evicted"
+        begun = (facts.EvictionBegun(job=job, attempt=found.attempt, decided=seq) for seq in decided)
+        return self.turn(*begun, after=after)
 
     def give_up(self, asker: str, after: int = 0) -> list[Decision]:
         """The executor's last look at the asker's plan found that nobody needs to leave."""
@@ -358,15 +375,18 @@ class Story:
         return self.turn(*(facts.EvictionStaged.model_validate({**self.at(job, n), "stage": stage}) for n in here))
 
     def yields(self, job: str, code: int = 85, after: int = 0) -> list[Decision]:
-        """An eviction runs its course: begun, noticed, TERM, exit with this code, released."""
+        """An eviction runs its course: begun, noticed, TERM, exit with this code, released. Of those who leave, only."""
         self.begin(job, after=after)
-        self.staged(job, "noticed")
-        self.staged(job, "term_sent")
-        return self.ends(job, code)
+        found = self.job(job)
+        going = [task.index for task in found.tasks if found.eviction is not None or task.eviction is not None]
+        for stage in ("noticed", "term_sent"):
+            self.turn(*(facts.EvictionStaged.model_validate({**self.at(job, n), "stage": stage}) for n in going))
+        exits: list[Fact] = [facts.TaskExited(**self.at(job, n), exit_code=code) for n in going]
+        return self.turn(*exits, *(facts.TaskReleased(**self.at(job, n)) for n in going))
 
     def spared(self, job: str, task: int | None = None) -> list[Decision]:
         """The agents confirm that the eviction was not obeyed."""
-        here = range(len(self.job(job).tasks)) if task is None else (task,)
+        here = [found.index for found in self.job(job).tasks] if task is None else [task]
         return self.turn(*(facts.TaskSpared(**self.at(job, n)) for n in here))
 
     def not_spared(self, job: str, task: int = 0) -> list[Decision]:

@@ -27,7 +27,7 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, Entry, Orphan
-from bailiff_bus.messages import CancelJob, JobSpec, MessageBody, SubmitJob
+from bailiff_bus.messages import ApplyPolicy, CancelJob, JobSpec, MessageBody, ScaleJob, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Headers, Message, Producer, Receipt
 from bailiff_bus.view import DomainView
@@ -65,7 +65,7 @@ class System:
     """Kafka, the four services and two machines' worth of agents, under one folder.
 
     pool-a is one machine with eight GPUs; pool-b is two with four each, the second of which has an agent process of
-    its own, `node-agent-2`.
+    its own, `node-agent-2`. Or, with `pools`, so many machines of eight GPUs in each of these.
     """
 
     def __init__(
@@ -75,13 +75,22 @@ class System:
         kafka: EmbeddedKafka | None = None,
         env: Mapping[str, str] | None = None,
         policy: Policy = POLICY,
+        pools: Mapping[str, int] | None = None,
     ) -> None:
         self.folder, self._policy = folder, policy
+        self.machines = dict(pools or {"pool-a": 1, "pool-b": 2})
+        self.services = SERVICES if pools else ALL_SERVICES
         self.broken = False
         self.marks = folder / "marks"
+        nodes = [
+            {"name": f"{name}-{number}", "domain": name, "gpus": "8xH100-80GB"}
+            for name, count in (pools or {}).items()
+            for number in range(count)
+        ]
         plan = Plan(
-            pools=("pool-a", "pool-b"),
-            nodes=(
+            pools=tuple(self.machines),
+            nodes=nodes
+            or (
                 {"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},
                 {"name": "node-2", "domain": "pool-b", "gpus": "4xH100-80GB"},
             ),
@@ -105,7 +114,7 @@ class System:
 
     def start_services(self) -> None:
         """All services. Does not wait until they are ready."""
-        for service in ALL_SERVICES:
+        for service in self.services:
             self.start_service(service)
 
     def wait_ready(self) -> None:
@@ -205,7 +214,7 @@ class Watch:
         await self.view.open()
         await self.view.catch_up()
         self._began = len(self.entries)
-        nodes = {"pool-a": 1, "pool-b": 2}[self.domain]
+        nodes = self.system.machines[self.domain]
         await self.until("the nodes have joined", lambda pool: len(pool.nodes) == nodes)
 
     # --- what a person would do
@@ -223,6 +232,16 @@ class Watch:
         }
         spec = JobSpec(command=run or self.training(), env=rest.get("env", {}))
         await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec))
+
+    async def apply(self, policy: Policy) -> None:
+        """Put this policy in force, and wait until it is."""
+        before = self.pool.policy_revision
+        await self.request(ApplyPolicy(policy=policy))
+        await self.until("the policy is in force", lambda pool: pool.policy_revision > before)
+
+    async def scale(self, job: str, tasks: int) -> None:
+        """Ask for another number of the job's tasks."""
+        await self.request(ScaleJob(job=job, tasks=tasks))
 
     async def cancel(self, job: str) -> None:
         """Ask for this job to be gone."""
@@ -311,6 +330,21 @@ class Watch:
     async def until_running(self, *names: str) -> None:
         """Read on until all of these run."""
         await self.until(f"{', '.join(names)} run", lambda _: self.running(*names))
+
+    def gpus_of(self, project: str) -> int:
+        """GPUs on which work of the project runs."""
+        jobs = [job for job in self.pool.jobs.values() if job.project == project]
+        return sum(
+            job.group(task.index).gpu_milli // 1000
+            for job in jobs
+            for task in job.tasks
+            if task.state == "running" and task.eviction is None and job.eviction is None
+        )
+
+    async def until_gpus(self, **projects: int) -> None:
+        """Read on until work of these projects runs on just so many GPUs."""
+        wanted = " and ".join(f"{name} has {gpus}" for name, gpus in projects.items())
+        await self.until(f"{wanted} GPUs", lambda _: all(self.gpus_of(name) == gpus for name, gpus in projects.items()))
 
     async def until_ended(self, name: str, phase: str = "succeeded") -> None:
         """Read on until the job has ended, and in this way."""

@@ -33,7 +33,7 @@ class DeadlyReceiver:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name that http.server wants
+            def do_POST(self) -> None:
                 receiver.take(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["id"])
                 self.send_response(200)
                 self.end_headers()

@@ -95,7 +95,7 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
     check(seed, topology=topology)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(seed=SEEDS)
 def test_rooms_that_are_kept_are_what_the_pool_says(seed: int) -> None:
     random = Random(seed)

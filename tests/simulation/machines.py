@@ -7,6 +7,7 @@ log as it is stored at this moment, whether a start or a stop may have an effect
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from random import Random
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ class WatchedMachine(SimulatedMachine):
         self.inventory = SimulatedInventory(node.gpus, node.name, self.identify)
         self.attach_devices(self.inventory)
         self.booted_at = 0.0
+        self._parts: dict[TaskKey, Fraction] = {}
 
     def living(self) -> list[Living]:
         """What runs here now."""
@@ -60,13 +62,22 @@ class WatchedMachine(SimulatedMachine):
 
     def _living_task(self, running: Running) -> Living:
         key = running.key
-        return Living(self.node.name, key.job, key.attempt, int(key.task), running.device_ids)
+        return Living(self.node.name, key.job, key.attempt, int(key.task), running.device_ids, self._parts[key])
 
     def _start(self, launch: Launch) -> Running | Exit:
         if launch.key not in self._tasks:
             key = launch.key
-            self.judge.starts(Living(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids))
+            part = self._parts[key] = self._part(launch)
+            self.judge.starts(Living(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids, part))
         return _outside(super()._start, launch)
+
+    def _part(self, launch: Launch) -> Fraction:
+        """How much of its devices the task was told that it may use."""
+        fraction, memory = launch.env.get("BAILIFF_GPU_FRACTION"), launch.env.get("BAILIFF_GPU_MEMORY_BYTES")
+        if fraction is not None:
+            return Fraction(fraction)
+        whole = min((device.memory for device in self.inventory.list() if device.id in launch.device_ids), default=1)
+        return Fraction(int(memory), whole) if memory is not None else Fraction(1)
 
     def _notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
         self._judge_stop(key, "notice", isolated=payload.get("reason") == ISOLATED)

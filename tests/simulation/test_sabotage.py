@@ -21,7 +21,7 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 def agent_without_fences(patch: pytest.MonkeyPatch) -> None:
     """Every command is obeyed, of whatever age."""
-    patch.setattr(Fences, "obey", lambda *_: "new")
+    patch.setattr(Fences, "obey", lambda _fences, _job, _attempt, tasks, _position: dict.fromkeys(tasks, "new"))
     patch.setattr(Fences, "admission_epoch_ok", lambda *_: True)
 
 
@@ -56,11 +56,12 @@ def eviction_before_it_has_begun(patch: pytest.MonkeyPatch) -> None:
     """The executor tells agents of what is only decided."""
 
     def hasty(pool: Any) -> Any:
-        for job, eviction in owed._evictions(pool):
+        for entry in owed.leaving(pool):
+            eviction = entry.eviction
             if eviction.spare_seq is None:
-                tasks = [task for task in job.tasks if task.state in ("starting", "running")]
+                tasks = [task for task in entry.tasks if task.state in ("starting", "running")]
                 for node, numbers in owed._by_node(tasks):
-                    common = owed._common(pool, job, node, eviction.decided_seq)
+                    common = owed._common(pool, entry.job, node, eviction.decided_seq)
                     yield owed.Evict(**common, tasks=numbers, grace=eviction.grace, cause=eviction.cause)
 
     patch.setattr("bailiff_eviction_executor.executor.commands_owed", hasty)

@@ -15,7 +15,7 @@ from tests.invariants import (
     Violated,
     check,
     free_devices_are_free,
-    no_device_runs_two,
+    no_device_runs_too_much,
     no_job_runs_twice,
 )
 
@@ -42,7 +42,7 @@ class Witness:
         self.lines: list[Line] = []
         self.violation: str | None = None
         self.living: Callable[[], list[Living]] = list
-        self._started: set[tuple[str, int, int]] = set()
+        self._started: set[tuple[str, int, int, int | None]] = set()
 
     def tell(self, line: str) -> None:
         """One more line of the story."""
@@ -81,7 +81,7 @@ class Witness:
         check(STATE_RULES, self.pool)
         _raise(self.history.after(self.pool), record)
         living = self.living()
-        _raise(no_device_runs_two(living), record)
+        _raise(no_device_runs_too_much(living), record)
         _raise(no_job_runs_twice(living), record)
         _raise(free_devices_are_free(self.pool, living), record)
         if isinstance(record.data, DecisionFailed) or (
@@ -96,12 +96,14 @@ class Witness:
     def starts(self, task: Living) -> None:
         """A task is about to start; no command of the past may do that (§8.9, §8.10)."""
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} starts on {','.join(task.devices) or 'no GPU'}")
-        key = (task.job, task.attempt, task.task)
+        job = self.pool.jobs.get(task.job)
+        known = job.task(task.task) if job is not None else None
+        key = (task.job, task.attempt, task.task, known.start_seq if known is not None else None)
         if key in self._started:
             self.complain(f"{task} is started a second time")
         self._started.add(key)
         living = [*self.living(), task]
-        wrong = [*no_device_runs_two(living), *no_job_runs_twice(living), *free_devices_are_free(self.pool, [task])]
+        wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living), *free_devices_are_free(self.pool, [task])]
         for complaint in wrong[:1]:
             self.complain(complaint)
 
@@ -113,9 +115,13 @@ class Witness:
         if isolated or not current:
             return  # its lease is over, or the log has forgotten this attempt
         assert job is not None
-        if job.eviction is None or job.eviction.begun_seq is None:
-            self.complain(f"{task} gets {how}, and the log knows of no eviction that has begun: {job.eviction}")
-        elif job.tasks[task.task].spared:
+        member = job.task(task.task)
+        if member is None:
+            return  # the log has forgotten this member
+        evictions = [eviction for eviction in (job.eviction, member.eviction) if eviction is not None]
+        if not any(eviction.begun_seq is not None for eviction in evictions):
+            self.complain(f"{task} gets {how}, and the log knows of no eviction that has begun: {evictions}")
+        elif member.spared:
             self.complain(f"{task} gets {how}, although its agent has confirmed that it is spared")
 
     def ended(self, task: Living, code: int) -> None:

@@ -8,15 +8,19 @@ from random import Random
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.memory import MemoryBus
-from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, ReturnNode, SubmitJob
+from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, ReturnNode, ScaleJob, SetJob, SubmitJob
 from bailiff_bus.port import BusUnavailable, Headers
+from bailiff_core.model.amounts import Bounds, Weights
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import (
+    Cooldown,
     EvictionRules,
     NodeRules,
     Policy,
     PreemptionRules,
     PriorityClass,
+    Project,
+    Protections,
 )
 from bailiff_node_agent.settings import NodeDeclaration
 
@@ -24,6 +28,7 @@ GIB = 1 << 30
 SECOND = 1_000_000
 START = 1_800_000_000_000_000  # µs UTC: when every run begins
 MOST_JOBS = 24
+PROJECTS = ("red", "blue")
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,11 @@ def some_nodes(random: Random, domain: str) -> list[NodeDeclaration]:
 
 
 def some_policy(random: Random) -> Policy:
-    """Short times, so that a run sees them pass."""
+    """Short times, so that a run sees them pass. Half of the pools are shared by projects."""
     return Policy(
+        projects=some_projects(random) if random.randrange(2) else (),
+        backfill=random.choice(["reserve", "greedy"]),
+        protections=Protections(cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND]))),
         priority_classes=(
             PriorityClass(name="inference", value=125, preemptible=False),
             PriorityClass(name="patient", value=110, preemptible=True, preemption_policy="Never"),
@@ -66,6 +74,8 @@ def some_policy(random: Random) -> Policy:
             reservation_expiry=random.choice([5, 20, 60]) * SECOND,
             selection_timeout=random.choice([1, 5]) * SECOND,
             search_steps=random.choice([5, 20_000]),
+            most_moved=random.choice([0, 1, -1]),
+            scope=random.choice([None, "pool", "project"]),
         ),
         eviction=EvictionRules(grace=random.choice([1, 5]) * SECOND, stuck_after=random.choice([2, 10]) * SECOND),
         nodes=NodeRules(
@@ -77,15 +87,39 @@ def some_policy(random: Random) -> Policy:
     )
 
 
-def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
+def some_projects(random: Random) -> tuple[Project, ...]:
+    """Two that share what is there, below one roof or not, and one for whoever says nothing."""
+    roof = random.choice([None, "roof"])
+    quotas = random.choice([(1, 1), (2, 2), (4, 0), (0, 0)])
+    named = [
+        Project(
+            name=name,
+            parent=roof,
+            quota=Bounds(gpu_milli=1000 * quota),
+            over_quota_weight=Weights(gpu=random.choice([0, 1, 3])),
+            limit=Bounds(gpu_milli=random.choice([None, None, 6000])),
+        )
+        for name, quota in zip(PROJECTS, quotas, strict=True)
+    ]
+    above = [Project(name=roof, quota=Bounds(gpu_milli=4000))] if roof is not None else []
+    return (*above, *named, Project(name="default"))
+
+
+def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], length: float, projects: bool) -> list[Post]:
     """Jobs, and what else comes in, in order of time."""
     posts: list[Post] = []
     rush = random.choice([0.2, 0.5, 1.0])
     for number in range(random.choice([6, 12, 18, MOST_JOBS])):
         at = random.uniform(0.0, length * 0.8 * rush)
         job = f"job-{number}"
-        submit = SubmitJob(demand=_demand(random, job, nodes), spec=_spec(random, number))
+        submit = SubmitJob(demand=_demand(random, job, nodes, projects), spec=_spec(random, number))
         posts += _posted(random, domain, at, f"submit-{job}", submit)
+        if random.randrange(4) == 0:
+            scale = ScaleJob(job=job, tasks=random.choice([1, 2, 3, 5]), min_tasks=random.choice([None, None, 1]))
+            posts += _posted(random, domain, at + random.uniform(0.1, 25.0), f"scale-{job}", scale)
+        if random.randrange(8) == 0:
+            change = SetJob(job=job, priority_class=random.choice(["inference", "interactive", "train"]))
+            posts += _posted(random, domain, at + random.uniform(0.1, 10.0), f"set-{job}", change)
         if random.randrange(6) == 0:
             cancel = CancelJob(job=job)
             posts += _posted(random, domain, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
@@ -104,23 +138,33 @@ def _lacks_secret(number: int) -> bool:
     return number % 12 == 11
 
 
-def _demand(random: Random, job: str, nodes: list[NodeDeclaration]) -> JobDemand:
+def _demand(random: Random, job: str, nodes: list[NodeDeclaration], projects: bool) -> JobDemand:
     most = max((int(node.gpus.partition("x")[0]) for node in nodes), default=0)
     groups = []
     for _ in range(random.choice([1, 1, 1, 2])):
         gpus = random.choice([0, 1, 1, 2, most // 2, most])
+        part = random.choice([None, None, None, 250, 500, 700]) if gpus == 1 and most else None
+        memory = random.choice([None, 20 * GIB]) if part == 700 else None
         groups.append(
             TaskGroup(
-                count=random.choice([1, 1, 1, 2, 3] if gpus < 2 else [1, 1, 1, 1, 2]),
-                gpu_milli=1000 * min(gpus, most if random.randrange(20) else 9),
+                count=random.choice([1, 1, 2, 3, 4] if gpus < 2 else [1, 1, 1, 1, 2]),
+                gpu_milli=1000 * min(gpus, most if random.randrange(20) else 9) if part is None else 0,
+                gpu_share_milli=part if memory is None else None,
+                gpu_share_bytes=memory,
+                gpu_devices=random.choice([None, None, min(2, most)]) if part is not None else None,
                 cpu_milli=random.choice([0, 500, 1000, 3000]),
                 memory_bytes=random.choice([0, 1, 1, 8]) * GIB,
                 gpu_models=random.choice([(), (), (), (), (), (), ("H100-80GB",)]),
             )
         )
+    size = sum(group.count for group in groups)
     return JobDemand(
         job=job,
         tasks=tuple(groups),
+        min_tasks=random.choice([None, None, 1, max(1, size - 1)]),
+        project=random.choice([None, *PROJECTS]) if projects else None,
+        run_time_limit=random.choice([None, None, None, 4 * SECOND, 20 * SECOND]),
+        pack=random.choice([None, None, "spread"]),
         priority_class=random.choice(["inference", "patient", "interactive", "interactive", "train", "train", None]),
         preemptible=random.choice([None, None, None, False]),
         grace=random.choice([None, None, 0, 2 * SECOND, 8 * SECOND]),

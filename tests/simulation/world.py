@@ -161,7 +161,7 @@ class World:
         self.largest_turn = random.choice([1, 3, 200, 200])
         replicas = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
         self.replicas = [f"{name}-{number}" for name, count in replicas.items() for number in range(count)]
-        self.posts = some_wishes(random, DOMAIN, self.nodes, LENGTH)
+        self.posts = some_wishes(random, DOMAIN, self.nodes, LENGTH, bool(self.policy.projects))
         lease = self.policy.nodes.lease / 1_000_000
         self.events = schedule(random, self.replicas, [node.name for node in self.nodes], LENGTH, lease)
         bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])

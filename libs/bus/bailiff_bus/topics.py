@@ -26,7 +26,9 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    ScaleJob,
     SendInventory,
+    SetJob,
     Spare,
     StartTask,
     SubmitJob,
@@ -94,7 +96,9 @@ REQUESTS = Topic(
     name="bailiff.requests",
     key="domain",
     written_by=("client",),
-    schemas=tuple(body.TYPE for body in (SubmitJob, CancelJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)),
+    schemas=tuple(
+        body.TYPE for body in (SubmitJob, CancelJob, ScaleJob, SetJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+    ),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(

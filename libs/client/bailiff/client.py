@@ -7,7 +7,7 @@ What a client believes comes from records that continue the chain, as everywhere
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +162,7 @@ class Client:
                 return Domain(name, partition, head.hash)
         return None
 
-    async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncIterator[Message]:
+    async def messages(self, topic: str, spans: Mapping[int, Span], *, on: bool = False) -> AsyncGenerator[Message, None]:
         """Every message in these spans, in order within each partition; with `on` also what is appended later."""
         wanted = {partition: span for partition, span in spans.items() if on or span.end > span.begin}
         reader: Reader | None = None
@@ -279,7 +279,7 @@ class Client:
 
     async def follow(
         self, domain: str | None = None, from_seq: int = 0, *, pool: Pool | None = None, on: bool = True
-    ) -> AsyncIterator[Entry]:
+    ) -> AsyncGenerator[Entry, None]:
         """The pool's records from `from_seq` on, and with `on` those to come, else to where the log ends now.
 
         pool: an empty one is kept at the state just after the entry that is given out.

@@ -13,6 +13,7 @@ from bailiff_core.explain import condition_of
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
+from bailiff_core.words import count_text
 
 from .eventline import lines, node_name, plain
 
@@ -100,7 +101,7 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
         case facts.TaskStarted():
             job = pool.jobs.get(data.job)
             if job is not None and job.phase == "running" and job.last_start == record.time and _was_last(job, data.task, record):
-                yield _row(record, pool, _start_word(job), job.id)
+                yield {**_row(record, pool, _start_word(job), job.id), "reason": f"attempt {job.attempt}"}
         case decisions.JobEnded():
             yield _row(record, pool, data.outcome.capitalize(), data.job)
         case decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck() | decisions.EvictionWithdrawn():
@@ -140,7 +141,11 @@ SIMPLE: dict[Any, str] = {
 
 
 def _decided(record: Record, data: decisions.PreemptionDecided, pool: Pool) -> Iterator[EventRow]:
-    yield _row(record, pool, "Reserved", data.asker.job, node=_nodes(pool, [share.node for share in data.placement]))
+    asker = _row(record, pool, "Reserved", data.asker.job, node=_nodes(pool, [share.node for share in data.placement]))
+    yield {
+        **asker,
+        "reason": f"{data.verb}: {count_text(len({choice.job for choice in data.victims}), 'job')} leaves room for it",
+    }
     for job in dict.fromkeys(choice.job for choice in data.victims):
         mine = [choice for choice in data.victims if choice.job == job]
         choice = mine[0]

@@ -262,9 +262,9 @@ _ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
 def _unknown_inside(document: Mapping[str, Any]) -> Iterator[tuple[Place, Iterable[str]]]:
     """Fields of sub-groups and of topology rules that the contract does not have: it would pass over them in silence."""
     listed = document.get("sub_groups")
-    groups = [(("sub_groups", at), group) for at, group in enumerate(listed)] if isinstance(listed, list) else []
-    groups = [(place, _underscored(group)) for place, group in groups if isinstance(group, dict)]
-    rules = [(("topology",), document.get("topology"))]
+    listed = list(enumerate(listed)) if isinstance(listed, list) else []
+    groups: list[tuple[Place, Any]] = [(("sub_groups", at), _underscored(each)) for at, each in listed if isinstance(each, dict)]
+    rules: list[tuple[Place, Any]] = [(("topology",), document.get("topology"))]
     rules += [((*place, "topology"), group.get("topology")) for place, group in groups]
     for kind, found in ((SubGroup, groups), (TopologyRule, rules)):
         for place, fields in found:

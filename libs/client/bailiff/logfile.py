@@ -8,7 +8,7 @@ UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,7 +57,7 @@ class LogFile:
         self.domain: str = about["domain"]
         self.partition: int = about.get("partition", 0)
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message, in the file's order."""
         for number, line in enumerate(self._lines(), 1):
             if number > 1 and line.strip():

@@ -11,7 +11,7 @@ import os
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http.client import HTTPException
@@ -23,6 +23,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from bailiff_bus.complaints import complaints
 from bailiff_core.model.document import Document, Duration
 from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record
 from bailiff_core.records.facts import JobSubmitted
 
 from .client import Client
@@ -316,7 +317,7 @@ class Notifier:
             post.changed.set()
         return 0
 
-    async def _entries(self, domain: str, pool: Pool, *, once: bool) -> AsyncIterator[Any]:
+    async def _entries(self, domain: str, pool: Pool, *, once: bool) -> AsyncGenerator[Record, None]:
         async for entry in self.client.follow(domain, pool=pool, on=not once):
             yield entry.record
 

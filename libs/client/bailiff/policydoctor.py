@@ -6,7 +6,8 @@ from typing import NamedTuple
 from bailiff_core.model.amounts import UNLIMITED
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.pool import ENDED, Pool
-from bailiff_core.words import count_text, gpus_text
+from bailiff_core.protections import start_within
+from bailiff_core.words import count_text, duration_text, gpus_text
 
 OFF = {
     "allocate": "no job is ever placed, though there be room",
@@ -32,6 +33,7 @@ def oddities(pool: Pool) -> list[Oddity]:
         *_quotas(pool, policy),
         *_bounds(policy),
         *_classes(policy),
+        *_promises(pool),
         *_protections(policy),
         *_labels(pool, policy),
     ]
@@ -108,6 +110,15 @@ def _classes(policy: Policy) -> Iterator[Oddity]:
             yield Oddity(
                 "every class has preemption_policy Never: preempt is on, and nobody uses it", "PreemptLowerPriority lets a class"
             )
+
+
+def _promises(pool: Pool) -> Iterator[Oddity]:
+    for kept in start_within.kept(pool):
+        if kept.missed:
+            promise = f"{kept.percent} of 100 are to start within {duration_text(kept.within)}"
+            late = f"{kept.late} of {count_text(kept.jobs, 'job')} started later, or wait longer"
+            text = f"class {kept.class_name}: {late}; {promise}"
+            yield Oddity(text, "bailiff explain JOB says what one of them waited for; more quota, or immediate: true, helps")
 
 
 def _protections(policy: Policy) -> Iterator[Oddity]:

@@ -12,6 +12,7 @@ from bailiff_bus.log import Entry
 from bailiff_core.model.places import bits
 from bailiff_core.model.policy import VERBS
 from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
+from bailiff_core.model.sharing import units_of
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Record
 from bailiff_core.records.wire import time_text
@@ -85,7 +86,11 @@ class JobDetails(TypedDict):
 
 
 class DeviceRow(TypedDict):
-    """One GPU. state: free, held, leaving (on its way out), reserved, unhealthy or quarantined."""
+    """One GPU. state: free, shared, held, leaving (on its way out), reserved, unhealthy or quarantined.
+
+    job, task: who holds it, of several the first; shared_by: all of them, as job/task; free_milli: thousandths of it
+    that nobody holds or is promised.
+    """
 
     number: int
     id: str
@@ -95,6 +100,8 @@ class DeviceRow(TypedDict):
     job: str | None
     task: int | None
     reserved_for: str | None
+    shared_by: list[str]
+    free_milli: int
 
 
 class NodeRow(TypedDict):
@@ -108,6 +115,7 @@ class NodeRow(TypedDict):
     gpus_held: int
     gpus_leaving: int
     gpus_reserved: int
+    gpus_shared: int
     gpus_unusable: int
     gpu_models: list[str]
     cpu_milli: int
@@ -181,9 +189,10 @@ def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = Non
     """
     mine = None if project is None else dict.fromkeys(below(pool.rules, project))
     active = sorted(pool.active_jobs(), key=queue_key)
-    waiting = [pool.jobs[name] for name in pool.queue]
+    waits = [name for name in pool.queue if name not in pool.active]  # who runs with fewer tasks than it wants waits, too
+    waiting = [pool.jobs[name] for name in waits]
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
-    ahead = {name: at for at, name in enumerate(pool.queue)}
+    ahead = {name: at for at, name in enumerate(waits)}
     found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
     return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
 
@@ -265,7 +274,8 @@ def note_of(pool: Pool, job: Job) -> str:
 
 def job_details(pool: Pool, job: Job, now: int, history: list[Record], events: list[str]) -> JobDetails:
     """All about one job. history: the records that are about it."""
-    ahead = pool.queue.index(job.id) if job.id in pool.queue else None
+    waits = [name for name in pool.queue if name not in pool.active]
+    ahead = waits.index(job.id) if job.id in waits else None
     plan = pool.plans.get(job.plan) if job.plan is not None else None
     eviction = job.eviction
     return {
@@ -360,6 +370,7 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
         "gpus_held": states.count("held"),
         "gpus_leaving": states.count("leaving"),
         "gpus_reserved": states.count("reserved"),
+        "gpus_shared": states.count("shared"),
         "gpus_unusable": states.count("unhealthy") + states.count("quarantined"),
         "gpu_models": sorted({device["model"] for device in devices}),
         "cpu_milli": node.capacity.cpu_milli,
@@ -377,8 +388,10 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
 def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
     """One device's row."""
     bit = 1 << device.number
-    holder = next((each for each in standing if each[1].state != "reserved"), None)
+    holders = [each for each in standing if each[1].state != "reserved"]
+    holder = holders[0] if holders else None
     promised = next((each for each in standing if each[1].state == "reserved"), None)
+    shares = node.held.shares.get(device.number, 0) + node.reserved.shares.get(device.number, 0)
     if not device.healthy:
         state = "unhealthy"
     elif node.quarantined & bit:
@@ -389,6 +402,8 @@ def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
         state = "held"
     elif node.reserved.devices & bit:
         state = "reserved"
+    elif shares:
+        state = "shared"
     else:
         state = "free"
     return {
@@ -400,6 +415,8 @@ def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
         "job": holder[0].id if holder else None,
         "task": holder[1].index if holder else None,
         "reserved_for": promised[0].id if promised else None,
+        "shared_by": [f"{job.id}/{task.index}" for job, task in standing] if state == "shared" else [],
+        "free_milli": {"free": 1000, "shared": 1000 - -(-1000 * shares // units_of(device))}.get(state, 0),
     }
 
 
@@ -423,10 +440,10 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "nodes_ready": sum(row["state"] == "ready" for row in rows),
         "gpus": sum(row["gpus"] for row in rows),
         "gpus_free": sum(row["gpus_free"] for row in rows),
-        "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] for row in rows),
+        "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] + row["gpus_shared"] for row in rows),
         "gpus_reserved": sum(row["gpus_reserved"] for row in rows),
         "jobs_running": sum(phase in ("starting", "running") for phase in phases),
-        "jobs_waiting": len(pool.queue) + phases.count("reserved"),
+        "jobs_waiting": sum(name not in pool.active for name in pool.queue) + phases.count("reserved"),
         "jobs_leaving": phases.count("evicting"),
         "preempting": pool.selection is not None or bool(pool.plans),
         "orphans": orphans,

@@ -10,6 +10,7 @@ from bailiff_core.model.amounts import UNLIMITED, Amounts, Bounds
 from bailiff_core.model.policy import Policy, Project
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.queue.order import shares_now
+from bailiff_core.queue.tree import OWN
 from bailiff_core.scene import scene_of
 from bailiff_core.words import memory_text, thousandths_text
 
@@ -27,7 +28,8 @@ class AmountsRow(TypedDict):
 class ProjectRow(TypedDict):
     """One project in `bailiff project list`. All figures are its own and those of all projects below it.
 
-    borrowed: what it uses above its quota. standing: the GPUs in words, as in `8/4 over quota`. depth: 0 at the top.
+    project: empty for what is submitted without one. borrowed: what it uses above its quota. standing: the GPUs in words,
+    as in `8/4 over quota`. depth: 0 at the top.
     """
 
     project: str
@@ -56,6 +58,12 @@ def rows(pool: Pool) -> list[ProjectRow]:
         mine = dict.fromkeys(below(pool.rules, project.name))
         jobs = [job for job in pool.jobs.values() if job.project in mine and job.phase not in ENDED]
         found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, jobs))
+    names = dict.fromkeys(project.name for project in pool.rules.projects)
+    strays = [job for job in pool.jobs.values() if job.project not in names and job.phase not in ENDED]
+    if found and strays:
+        nobody = Project.model_construct(name=OWN)
+        row = _row(nobody, 0, usage.allocated(OWN), usage.non_preemptible(OWN), shares, strays)
+        found.append({**row, "project": "", "description": "what is submitted without a project"})
     return found
 
 

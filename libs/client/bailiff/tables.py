@@ -27,7 +27,7 @@ STATE_STYLES = {
     "running": "green", "succeeded": "green", "ready": "green", "ok": "green", "free": "green",
     "evicting": "yellow", "leaving": "yellow", "reserved": "magenta", "starting": "cyan", "cancelling": "yellow",
     "pending": "", "held": "red", "failed": "red", "cancelled": "dim", "unreachable": "yellow", "lost": "red",
-    "unhealthy": "red", "quarantined": "red", "warn": "yellow", "wrong": "red", "skipped": "dim",
+    "unhealthy": "red", "quarantined": "red", "shared": "cyan", "warn": "yellow", "wrong": "red", "skipped": "dim",
 }  # fmt: skip
 
 
@@ -135,6 +135,15 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("tasks", text(f"{_tasks(row)} placed"))
     if row["reserved_nodes"]:
         facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
+    request = details["request"]
+    if "run_time_limit" in request:
+        facts.add_row("runs at most", duration_text(request["run_time_limit"]))
+    if "topology" in request:
+        rule = request["topology"]
+        kinds = [f"{kind} {rule[kind]}" for kind in ("required", "preferred") if kind in rule]
+        facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
+    if "sub_groups" in request:
+        facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
     facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
     facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:
@@ -182,6 +191,7 @@ def nodes(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
         devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
         for device in row["devices"]:
             holder = f"{device['job']}/{device['task']}" if device["job"] else ""
+            holder = ", ".join(device["shared_by"]) or holder
             devices.add_row(
                 str(device["number"]), text(device["id"]), text(device["model"]), memory_text(device["memory_bytes"]),
                 state(device["state"]), text(holder), text(device["reserved_for"] or ""),
@@ -277,7 +287,16 @@ def _device_summary(row: NodeRow) -> Text:
     for device in row["devices"]:
         kind = device["state"]
         who = device["job"] or device["reserved_for"] or ""
-        label = {"held": who, "free": "free", "leaving": f"{who} leaves", "reserved": f"{who} reserved"}.get(kind, kind)
+        if kind == "shared":
+            left = thousandths_text(device["free_milli"])
+            who = f"{_some(list(dict.fromkeys(name.partition('/')[0] for name in device['shared_by'])), 3)}, {left} of it free"
+        label = {
+            "held": who,
+            "shared": f"shared by {who}",
+            "free": "free",
+            "leaving": f"{who} leaves",
+            "reserved": f"{who} reserved",
+        }.get(kind, kind)
         if kind == "leaving" and device["reserved_for"]:
             label += f", then {device['reserved_for']}"
         found.setdefault((label, kind), []).append(device["number"])
@@ -296,8 +315,8 @@ def _numbers(devices: Sequence[int]) -> str:
 # --- projects
 
 
-def projects(rows: Sequence[ProjectRow], *, wide: bool = False) -> RenderableType:
-    """`bailiff project list`."""
+def projects(rows: Sequence[ProjectRow], *, wide: bool = False, flat: bool = False) -> RenderableType:
+    """`bailiff project list`. flat: without the tree."""
     if not rows:
         return Text("No projects: everybody shares the pool. Make one: bailiff project create NAME --gpus 4", "dim")
     more = ["CPU", "MEMORY"] if wide else []
@@ -312,7 +331,7 @@ def projects(rows: Sequence[ProjectRow], *, wide: bool = False) -> RenderableTyp
             _of(used["memory_bytes"], quota["memory_bytes"], memory_text),
         ]
         made.add_row(
-            text("  " * row["depth"] + row["project"], "bold"),
+            text(("" if flat else "  " * row["depth"]) + (row["project"] or "(none)"), "bold" if row["project"] else "dim"),
             Text(row["standing"], "yellow" if over else ""),
             *(cells if wide else []),
             _bound(row["fair_share"]["gpu_milli"], thousandths_text),
@@ -347,7 +366,7 @@ def project(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_pending']} pending")
     parts: list[RenderableType] = [text(row["project"], "bold"), _indented(facts)]
     if found["below"]:
-        parts += ["", _indented(projects([{**each, "depth": 0} for each in found["below"]]))]
+        parts += ["", _indented(projects(found["below"], flat=True))]
     if found["job_list"]:
         parts += ["", _indented(jobs(found["job_list"]))]
     return Group(*parts)
@@ -374,7 +393,16 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
         displaces = "yes" if entry["preemption_policy"] == "PreemptLowerPriority" else "no"
         classes.add_row(name, str(entry["value"]), "yes" if entry["preemptible"] else "no", displaces, grace)
     parts: list[RenderableType] = [Text(f"policy of {found['pool']}, in force since #{found['seq']}", "bold"), _indented(classes)]
-    for section in ("preemption", "eviction", "nodes", "retention", "identity"):
+    order = _pairs()
+    order.add_row("backfill", document["backfill"])
+    order.add_row("packing", document["packing"])
+    projects = ", ".join(project["name"] for project in document["projects"][:10])
+    more = len(document["projects"]) - 10
+    order.add_row("projects", text((projects or "none") + (f" and {more} more" if more > 0 else "")))
+    for topology in document["topologies"]:
+        order.add_row(f"topology {plain(topology['name'])}", text(" > ".join(topology["levels"])))
+    parts += ["", _indented(order)]
+    for section in ("preemption", "protections", "eviction", "nodes", "retention", "identity"):
         pairs = _pairs()
         for name, value in document[section].items():
             pairs.add_row(name, text(_rule(value)))
@@ -388,11 +416,11 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
 
 def _rule(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(value) or "none"
+        return ", ".join(_rule(each) for each in value) or "none"
     if isinstance(value, dict):
-        pairs = (f"{key} → {', '.join(each) if isinstance(each, list) else each}" for key, each in value.items())
+        pairs = (f"{key} → {_rule(each)}" for key, each in value.items() if each is not None)
         return "; ".join(pairs) or "none"
-    return str(value)
+    return "-" if value is None else str(value)
 
 
 # --- the log

@@ -12,6 +12,7 @@ from .model.policy import VERBS
 from .model.pool import Pool
 from .model.units import Unit
 from .records import decisions
+from .scene import scene_of
 from .victims.candidates import Board, units_that_leave
 from .victims.objective import Price, price
 
@@ -46,14 +47,16 @@ def candidates(
     taken: dict[str, list[int]] = {}
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) else ():
         taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
-    board = Board(pool)
+    board = Board(scene_of(pool))
     for answer in _before(decision, answers):
         for choice in answer.victims:
             gone = dict.fromkeys(numbers(choice.tasks))
             units = [unit for unit in units_that_leave(pool.jobs[choice.job]) if all(index in gone for index in unit.indices)]
             board.taken(pool.jobs[choice.job], len(units) if choice.tasks else 0)
     field = board.field(decision.verb, asker)
-    found = [(step.unit, "", step.price) for chain in field.chains.values() for step in chain]
+    found: list[tuple[Unit, str, Price | None]] = [
+        (step.unit, "", step.price) for chain in field.chains.values() for step in chain
+    ]
     found += [(unit, rule, None) for rule, units in field.excluded.items() for unit in units]
     listed = [_candidate(pool, unit, rule, price, taken) for unit, rule, price in found]
     return sorted(listed, key=lambda each: (pool.jobs[each.job].seq, each.job, each.tasks))

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 from .model.answer import Cost, Explanation, VictimChoice
 from .model.pool import ENDED, Job, Pool
-from .protections import RULES
+from .model.units import next_unit
+from .placement.budget import Budget
+from .placement.gang import NoFit, place_unit
+from .protections import RULES, start_within
+from .protections.delay import may_displace_at
+from .protections.no_borrowing import keeps_from_borrowing
+from .queue.gates import may_reclaim, over_limit, over_quota
+from .queue.order import shares_now
 from .records import Record, decisions, facts
 from .records.wire import time_text
+from .scene import scene_of
 from .words import cost_text, count_text, duration_text, gpus_text
 
 NAMED = 5
@@ -56,6 +64,8 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
     if job.phase == "pending":
         sections.append(Section("Why does it wait?", tuple(_why_it_waits(pool, job, history))))
         sections.append(Section("What would free it?", tuple(_what_would_free_it(pool, job, history))))
+    elif job.id in pool.queue:
+        sections.append(Section("Why does it not have all of its tasks?", tuple(_as_things_are(pool, job))))
     evicted = [record for record in history if _takes(record, job.id)]
     if evicted:
         sections.append(Section("Why did it have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
@@ -83,7 +93,8 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         text = f"{who} is on its way out {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, _seqs(job.eviction.decided_seq, job.eviction.begun_seq))
     if job.phase == "pending":
-        ahead = pool.queue.index(job.id) if job.id in pool.queue else 0
+        waits = [name for name in pool.queue if name not in pool.active]
+        ahead = waits.index(job.id) if job.id in waits else 0
         before = f"{count_text(ahead, 'job')} before it in the queue" if ahead else "first in the queue"
         since = max(job.submitted_at, job.last_eviction or 0)
         so_far = f" ({duration_text(pool.now - since)})" if pool.now - since >= SECOND else ""
@@ -114,12 +125,14 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
     waits = _newest(lately, decisions.JobWaits)
     if waits is not None:
         assert isinstance(waits.data, decisions.JobWaits)
-        yield Sentence(f"When it joined the queue, {_lowered(waits.data.reason)}.", _seqs(waits.seq))
+        yield Sentence(f"When it joined the queue: {_lowered(waits.data.reason)}.", _seqs(waits.seq))
+    yield from _as_things_are(pool, job)
     if job.not_before > pool.now:
         yield Sentence(
             f"After its last attempt it is not started again before {clock(job.not_before)}.",
             _seqs(_seq_of(history, decisions.JobRequeued)),
         )
+    yield from _lateness(pool, job)
     late = _newest(lately, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
@@ -142,13 +155,48 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
                 yield Sentence(
                     "Victim selection has been asked who could leave for it, and has not answered yet.", _seqs(request.seq)
                 )
-    refused = _newest(lately, decisions.PreemptionRefused)
+    refused = _newest_refusal(lately)
     if refused is not None:
         yield from _refused(refused)
 
 
+def _lateness(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What its class promises, where the promise is not kept for this job."""
+    entry, waited = pool.rules.find_class(job.class_name), start_within.waited(pool, job)
+    for percent, within in start_within.promises(entry) if entry is not None else ():
+        if waited is not None and waited > within:
+            promise = f"{percent} of 100 jobs a start within {duration_text(within)}"
+            text = f"Its class promises {promise}; it is late by {duration_text(waited - within)}."
+            yield Sentence(text, _seqs(pool.policy_revision))
+
+
+def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What keeps it from its place in the state as it is now: the rules of allocate, and the gates of the other verbs."""
+    unit = next_unit(job)
+    if unit is None or pool.policy is None:
+        return
+    scene, rules = scene_of(pool), pool.rules
+    reason = keeps_from_borrowing(scene, unit) or over_limit(scene, unit) or over_quota(scene, unit)
+    if reason is None:
+        mark = scene.mark()
+        found = place_unit(scene.rooms, unit, Budget(rules.preemption.search_steps))
+        scene.rollback(mark)
+        reason = found.why if isinstance(found, NoFit) else None
+    if reason is None and rules.backfill == "reserve":
+        yield Sentence("As things are, there is a place, which it does not take where it would delay the first in the queue.")
+    elif reason is not None:
+        yield Sentence(f"As things are: {_lowered(reason)}.")
+    if reason is not None and rules.projects and "reclaim" in rules.preemption.verbs:
+        forbidden = may_reclaim(scene, shares_now(scene), unit)
+        if forbidden is not None:
+            yield Sentence(f"It may not reclaim room from other projects: {_lowered(forbidden)}.", _seqs(pool.policy_revision))
+    delayed = may_displace_at(pool, job)
+    if delayed > pool.now and job.may_preempt:
+        yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", _seqs(pool.policy_revision))
+
+
 def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    refused = _newest(_since_it_waits(history), decisions.PreemptionRefused)
+    refused = _newest_refusal(_since_it_waits(history))
     if refused is not None:
         assert isinstance(refused.data, decisions.PreemptionRefused)
         if refused.data.would_need:
@@ -177,7 +225,7 @@ def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
 def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
     if isinstance(record.data, decisions.EvictionDecided):
         told = EVICTIONS[record.data.cause]
-        which = f"its tasks {record.data.tasks}" if record.data.tasks else "it"
+        which = f"its {_tasks(record.data.tasks)}" if record.data.tasks else "it"
         reason = f": {record.data.reason}" if record.data.reason else ""
         yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", _seqs(record.seq))
     else:
@@ -204,8 +252,8 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
             text = f"{asked.data.job} needed room and did not fit: {_lowered(asked.data.reason)}."
             yield Sentence(text, _seqs(asked.seq))
     asker = data.asker
-    which = f"tasks {choice.tasks} of it" if choice.tasks else "it"
-    text = f"At {clock(record.time)} {which} was told to make room for {_who(asker)}, by the verb {data.verb}"
+    which = "it was" if not choice.tasks else f"its {_tasks(choice.tasks)} {'was' if choice.tasks.isdigit() else 'were'}"
+    text = f"At {clock(record.time)} {which} told to make room for {_who(asker)}, by the verb {data.verb}"
     yield Sentence(f"{text}: {rule_text(data, choice)}.", _seqs(record.seq, data.request))
     if choice.reserved:
         yield Sentence("It had not started yet, so nothing is lost: only its reservation.", _seqs(record.seq))
@@ -251,7 +299,7 @@ def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]
             lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
             yield Sentence(f"It was back in the queue at {clock(each.time)}, at its old place{lost}.", _seqs(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(f"It goes on without tasks {each.data.tasks} since {clock(each.time)}.", _seqs(each.seq))
+            yield Sentence(f"It goes on without {_tasks(each.data.tasks)} since {clock(each.time)}.", _seqs(each.seq))
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             more = "got more tasks again" if isinstance(each.data, decisions.JobGrown) else "got a place again"
             took = duration_text(each.time - record.time)
@@ -411,14 +459,15 @@ def cost_list(cost: Cost) -> str:
     parts = [f"{gpus_text(each.gpu_milli)} of priority {each.priority}" for each in cost.classes if each.gpu_milli]
     parts += [f"{gpus_text(cost.under_share_gpu_milli)} of projects within their share"] if cost.under_share_gpu_milli else []
     parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
-    parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped", count_text(cost.tasks, "task")]
+    parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]
+    parts += [count_text(cost.tasks, "task")]
     parts += [f"{count_text(cost.broken_nodes, 'node')} left broken"] if cost.broken_nodes else []
     return ", ".join(parts)
 
 
 def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason: str = "") -> Condition:
     """The victim's condition as Kubernetes has it. `reason`: why the asker did not fit, from its request."""
-    which = f"tasks {choice.tasks} leave" if choice.tasks else "it leaves"
+    which = "it leaves" if not choice.tasks else f"{_tasks(choice.tasks)} {'leaves' if choice.tasks.isdigit() else 'leave'}"
     trigger = f"; trigger: {reason}" if reason else f"; trigger: the request at #{data.request}"
     message = f"bailiff: {which} to accommodate {data.asker.job}, by {data.verb}: {rule_text(data, choice)}{trigger}"
     return Condition("DisruptionTarget", "True", "PreemptionByScheduler", message)
@@ -476,6 +525,13 @@ def _newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
     return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
 
 
+def _newest_refusal(history: Sequence[Record]) -> Record | None:
+    """The newest one that says something about the pool, else the newest: an answer that came too late says nothing."""
+    refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
+    told = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
+    return next(reversed(told or refusals), None)
+
+
 def _seqs(*seqs: int | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seq for seq in seqs if seq is not None))
 
@@ -499,6 +555,10 @@ def _were(names: Sequence[str]) -> str:
 
 def _have(names: Sequence[str]) -> str:
     return "has" if len(names) == 1 else "have"
+
+
+def _tasks(ranges: str) -> str:
+    return f"task {ranges}" if ranges.isdigit() else f"tasks {ranges}"
 
 
 def _lowered(text: str) -> str:

@@ -6,6 +6,7 @@ The scene is kept in `pool.scene` and brought up to date with what the fold chan
 from bailiff_core.model.pool import Pool
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.holdings import Holdings
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.queue.usage import Usage
 
@@ -20,6 +21,28 @@ class Scene:
         self.rooms = rooms
         self.usage = usage
         self.policy = pool.policy
+        self._holdings: Holdings | None = None
+
+    @property
+    def holdings(self) -> Holdings:
+        """Who stands where, as the pool is: trials do not show in it."""
+        if self._holdings is None:
+            self._holdings = Holdings.of_pool(self.pool)
+        return self._holdings
+
+    def refresh(self) -> None:
+        """Take what the fold changed as it is now, and take back every trial."""
+        pool = self.pool
+        self.rooms.refresh(pool, pool.stale_nodes)
+        self.usage.refresh(pool, pool.stale_jobs)
+        if self._holdings is not None:
+            if self._holdings.has_room_for(pool.nodes[number] for number in pool.stale_nodes):
+                self._holdings.refresh(pool, pool.stale_jobs)
+            else:
+                self._holdings = None
+        self.policy = pool.policy
+        pool.stale_nodes.clear()
+        pool.stale_jobs.clear()
 
     def mark(self) -> Mark:
         """A point to come back to."""
@@ -54,9 +77,5 @@ def scene_of(pool: Pool) -> Scene:
     assert isinstance(scene, Scene)
     if not pool.stale_nodes and not pool.stale_jobs and scene.policy is pool.policy:
         return scene
-    scene.rooms.refresh(pool, pool.stale_nodes)
-    scene.usage.refresh(pool, pool.stale_jobs)
-    scene.policy = pool.policy
-    pool.stale_nodes.clear()
-    pool.stale_jobs.clear()
+    scene.refresh()
     return scene

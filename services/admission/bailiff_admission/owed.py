@@ -1,4 +1,4 @@
-"""What the state owes to nodes: a start for every placed gang that no agent has confirmed. Re-sent until the log shows it."""
+"""What the state owes to nodes: a start for every placed task that no agent has confirmed. Re-sent until the log shows it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from bailiff_core.model.pool import Job, Node, Pool, Task
 
 AGAIN_AFTER = 2_000_000
 
-Owed = tuple[str, int, int]
+Owed = tuple[str, int, int, int]
 
 
 @dataclass(slots=True)
 class OwedStarts:
-    """When each start (job, attempt, node number) was last sent, µs of boot time."""
+    """When each start (job, attempt, node number, seq that ordered it) was last sent, µs of boot time."""
 
     ambient: Ambient
     _sent: dict[Owed, int] = field(default_factory=dict)
@@ -28,12 +28,12 @@ class OwedStarts:
         owed: dict[Owed, int] = {}
         for name in pool.starting:
             job = pool.jobs[name]
-            by_node: dict[int, list[Task]] = {}
+            orders: dict[tuple[int, int], list[Task]] = {}
             for task in job.tasks:
-                if task.state == "starting":
-                    by_node.setdefault(task.node, []).append(task)
-            for number, tasks in by_node.items():
-                key = (job.id, job.attempt, number)
+                if task.state == "starting" and task.eviction is None:
+                    orders.setdefault((task.start_seq or 0, task.node), []).append(task)
+            for (seq, number), tasks in sorted(orders.items(), key=lambda order: order[0]):
+                key = (job.id, job.attempt, number, seq)
                 last = self._sent.get(key)
                 owed[key] = boot if last is None or boot - last >= AGAIN_AFTER else last
                 if owed[key] != last:
@@ -42,11 +42,16 @@ class OwedStarts:
 
 
 def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: JobSpec) -> StartTask:
-    """The command that starts these tasks of the gang on this node."""
-    numbers = list(dict.fromkeys(task.node for task in job.tasks))
-    groups = job.groups()
-    local = [task for task in job.tasks if task.node == node.number]
-    start_seq = job.start_seq if job.start_seq is not None else pool.seq
+    """The command that starts these tasks, which one record ordered, on this node.
+
+    Ranks count the members that have a place now, by index. Members that run already are not told of new ones: what
+    they do about it is between them (an elastic launcher meets again at the master).
+    """
+    members = [task for task in job.tasks if task.state != "reserved" and task.eviction is None]
+    numbers = list(dict.fromkeys(task.node for task in members))
+    ranks = {task.index: rank for rank, task in enumerate(members)}
+    local = [task.index for task in members if task.node == node.number]
+    start_seq = tasks[0].start_seq or pool.seq
     return StartTask(
         node=node.name,
         incarnation=node.incarnation,
@@ -55,22 +60,26 @@ def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: Job
         order=Order(epoch=pool.epoch_of(start_seq), seq=start_seq),
         job=job.id,
         attempt=job.attempt,
-        tasks=tuple(
-            TaskAt(
-                task=task.index,
-                devices=tuple(node.devices[number].id for number in bits(task.devices)),
-                cpu_milli=groups[task.index].cpu_milli,
-                memory_bytes=groups[task.index].memory_bytes,
-                rank=task.index,
-                local_rank=local.index(task),
-            )
-            for task in tasks
-        ),
+        tasks=tuple(_task_at(job, node, task, ranks[task.index], local.index(task.index)) for task in tasks),
         spec=spec,
         grace=grace_of(pool, job),
         node_rank=numbers.index(node.number),
         nodes=len(numbers),
-        world_size=len(job.tasks),
+        world_size=len(members),
         local_world_size=len(local),
         master_node=pool.nodes[numbers[0]].name,
+    )
+
+
+def _task_at(job: Job, node: Node, task: Task, rank: int, local_rank: int) -> TaskAt:
+    group = job.group(task.index)
+    return TaskAt(
+        task=task.index,
+        devices=tuple(node.devices[number].id for number in bits(task.devices)),
+        gpu_share_milli=group.gpu_share_milli,
+        gpu_share_bytes=group.gpu_share_bytes,
+        cpu_milli=group.cpu_milli,
+        memory_bytes=group.memory_bytes,
+        rank=rank,
+        local_rank=local_rank,
     )

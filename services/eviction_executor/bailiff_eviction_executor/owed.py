@@ -5,14 +5,16 @@ from typing import Any
 
 from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
 from bailiff_bus.messages.commands import Order
-from bailiff_core.model.pool import Eviction, Job, Plan, Pool, Task
+from bailiff_core.lifecycle.evictions import evictions_of, leaving
+from bailiff_core.model.pool import Job, Plan, Pool, Task
 from bailiff_core.placement.last_look import fits_without_evictions
 
 
 def progress_owed(pool: Pool) -> Iterator[BegunEviction | GivenUpPlan]:
     """For each eviction that nobody was told of yet: begin it, unless a last look shows that its plan is not needed."""
     needless: dict[int, str | None] = {}
-    for job, eviction in _evictions(pool):
+    for entry in leaving(pool):
+        eviction = entry.eviction
         if eviction.begun_seq is not None or eviction.spare_seq is not None:
             continue
         plan = pool.plans.get(eviction.plan) if eviction.plan is not None else None
@@ -26,15 +28,15 @@ def progress_owed(pool: Pool) -> Iterator[BegunEviction | GivenUpPlan]:
                     yield GivenUpPlan(plan=plan.seq, reason=reason)
             if needless[plan.seq] is not None:
                 continue
-        yield BegunEviction(job=job.id, attempt=job.attempt, decided=eviction.decided_seq)
+        yield BegunEviction(job=entry.job.id, attempt=entry.job.attempt, decided=eviction.decided_seq)
 
 
 def why_not_needed(pool: Pool, plan: Plan) -> str | None:
     """The last look at a plan of which nobody has been told: is there room by now?"""
     for name in plan.victims:
-        eviction = pool.jobs[name].eviction if name in pool.jobs else None
-        if eviction is not None and eviction.plan == plan.seq and eviction.begun_seq is not None:
-            return None
+        for entry in evictions_of(pool.jobs[name]) if name in pool.jobs else ():
+            if entry.eviction.plan == plan.seq and entry.eviction.begun_seq is not None:
+                return None
     if fits_without_evictions(pool, pool.jobs[plan.job]):
         return f"there is room for {plan.job} without evicting anybody"
     return None
@@ -42,13 +44,14 @@ def why_not_needed(pool: Pool, plan: Plan) -> str | None:
 
 def commands_owed(pool: Pool) -> Iterator[Evict | Spare]:
     """Word to each node that has not shown a reaction: leave, for what has begun; stay, for what was taken back."""
-    for job, eviction in _evictions(pool):
+    for entry in leaving(pool):
+        job, eviction = entry.job, entry.eviction
         if eviction.spare_seq is not None:
-            waiting = [task for task in job.tasks if not task.spared and task.state not in ("exited", "released")]
+            waiting = [task for task in entry.tasks if not task.spared and task.state not in ("exited", "released")]
             for node, tasks in _by_node(waiting):
                 yield Spare(**_common(pool, job, node, eviction.spare_seq), tasks=tasks)
         elif eviction.begun_seq is not None:
-            deaf = [task for task in job.tasks if task.state in ("starting", "running") and not _told(task)]
+            deaf = [task for task in entry.tasks if task.state in ("starting", "running") and not _told(task)]
             for node, tasks in _by_node(deaf):
                 yield Evict(
                     **_common(pool, job, node, eviction.begun_seq),
@@ -61,11 +64,6 @@ def commands_owed(pool: Pool) -> Iterator[Evict | Spare]:
 
 def _told(task: Task) -> bool:
     return task.noticed or task.term_sent or task.kill_sent
-
-
-def _evictions(pool: Pool) -> list[tuple[Job, Eviction]]:
-    jobs = [pool.jobs[name] for name in pool.leaving]
-    return [(job, job.eviction) for job in jobs if job.eviction is not None]
 
 
 def _by_node(tasks: list[Task]) -> list[tuple[int, tuple[int, ...]]]:

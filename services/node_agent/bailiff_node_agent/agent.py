@@ -41,7 +41,9 @@ from bailiff_core.records.facts import DeviceFacts
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
+from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
+from .disk.fences import Verdict
 from .environment import SecretMissing, environment
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
@@ -67,6 +69,7 @@ class Held:
     before: tuple[DeviceReading, ...] | None = None
     pids: tuple[int, ...] = ()
     last_report: int | None = None
+    order: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class Agent:
         self._leased_from = ambient.boot()
         self._cut_off = self._joined = False
         self._held: dict[TaskKey, Held] = {}
+        self._forgetting: dict[TaskKey, asyncio.Task[None]] = {}
+        self._shares = ShareLedger(machine.storage)
         self._baseline: dict[str, int] = {}
         self._jobs: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -152,10 +157,11 @@ class Agent:
             for runtime in self.machine.runtimes.values():
                 await runtime.close()
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._jobs.add(task)
         task.add_done_callback(self._job_done)
+        return task
 
     def _job_done(self, task: "asyncio.Task[None]") -> None:
         self._jobs.discard(task)
@@ -215,11 +221,15 @@ class Agent:
         for held in list(self._held.values()):
             if held.state == "released" and held.last_report is not None and held.last_report <= number:
                 del self._held[held.key]
-                self._spawn(self._forget(held))
+                self._forgetting[held.key] = self._spawn(self._forget(held))
 
     async def _forget(self, held: Held) -> None:
         self.machine.evictions.end(str(held.key))
-        await self.machine.runtimes[held.runtime].forget(held.key)
+        self._shares.strike(str(held.key))
+        try:
+            await self.machine.runtimes[held.runtime].forget(held.key)
+        finally:
+            del self._forgetting[held.key]
 
     def _report(self, kind: type[ReportBody], **values: Any) -> int:
         number = self.machine.reports.next_number
@@ -228,8 +238,10 @@ class Agent:
         self._has_reports()
         return number
 
-    def _tell(self, key: TaskKey, kind: type[ReportBody], **values: Any) -> int:
-        return self._report(kind, job=key.job, attempt=key.attempt, task=int(key.task), **values)
+    def _tell(self, key: TaskKey, kind: type[ReportBody], order: int | None = None, **values: Any) -> int:
+        held = self._held.get(key)
+        order = held.order if held is not None else order
+        return self._report(kind, job=key.job, attempt=key.attempt, task=int(key.task), order=order, **values)
 
     def _entry(self, held: Held) -> TaskHeld:
         return TaskHeld.model_validate(
@@ -331,37 +343,46 @@ class Agent:
         self._metrics.fences_refused.labels(self.machine.node.domain, type(command).__name__).inc()
         self._log.warning("a command of the past was refused", type=type(command).__name__)
 
-    def _verdict(self, command: JobCommand, devices: tuple[str, ...] = ()) -> str:
-        verdict = self.machine.fences.obey(command.job, devices, (command.order.epoch, command.order.seq))
-        if verdict == "stale":
+    def _verdicts(self, command: JobCommand, tasks: dict[int, tuple[str, ...]]) -> dict[int, Verdict]:
+        position = (command.order.epoch, command.order.seq)
+        verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
+        if "stale" in verdicts.values():
             self._refused(command)
-        return verdict
+        return verdicts
 
     async def _start(self, command: StartTask) -> None:
-        """All tasks of the command under one fence: once it was looked at, no repeat of it starts anything more."""
-        verdict = self._verdict(command, tuple(device for task in command.tasks for device in task.devices))
-        if verdict == "stale":
-            return
+        """Each task under its own fence: once it was looked at, no repeat of the order starts anything more."""
+        whole = {at.task: at.devices if part_of(at, ()) is None else () for at in command.tasks}
+        verdicts = self._verdicts(command, whole)
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
-            if verdict == "same":
-                self._answer_again(key)
+            if verdicts[task.task] == "stale":
                 continue
-            busy = self._busy(key, task.devices)
+            if verdicts[task.task] == "same":
+                self._answer_again(key, command.order.seq)
+                continue
+            busy = self._busy(key, task)
             if busy is not None:
-                self._tell(key, TaskNotStarted, reason=busy)
+                self._tell(key, TaskNotStarted, order=command.order.seq, reason=busy)
             else:
                 await self._launch(command, task, key)
 
-    def _busy(self, key: TaskKey, devices: tuple[str, ...]) -> str | None:
-        for held in self._held.values():
-            shared = [device for device in devices if device in held.devices and held.state != "released"]
-            if shared and held.key != key:
-                return f"{shared[0]} is still held by {held.key.job}, attempt {held.key.attempt}"
+    def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
+        part = part_of(task, self.machine.inventory.list())
+        for device in task.devices:
+            others = [
+                held for held in self._held.values() if device in held.devices and held.state != "released" and held.key != key
+            ]
+            if self._shares.too_much(part, (str(held.key) for held in others)):
+                holder = others[0].key
+                return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
         return None
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
+        if key in self._forgetting:  # a member of that number was here before
+            await asyncio.wait([self._forgetting[key]])
+        devices = [device for device in machine.inventory.list() if device.id in task.devices]
         try:
             env = environment(
                 command,
@@ -369,24 +390,28 @@ class Agent:
                 checkpoints=machine.folder / "checkpoints",
                 secrets=machine.secrets,
                 master_address=machine.master_address,
+                device_bytes=min((device.memory for device in devices), default=0),
             )
         except SecretMissing as missing:
-            self._tell(key, TaskNotStarted, reason=str(missing))
+            self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
             return
+        part = part_of(task, devices)
+        if part is not None:
+            self._shares.enter(str(key), part)
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
         launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs")
-        held = self._held[key] = Held(key, spec.runtime, task.devices)
+        held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
         if isinstance(state, Exit):
             self._exited(held, state)
 
-    def _answer_again(self, key: TaskKey) -> None:
+    def _answer_again(self, key: TaskKey, order: int) -> None:
         """The same start once more: say how things stand. A start that was lost on the way is never made up for."""
         held = self._held.get(key)
         if held is None:
-            self._tell(key, TaskNotStarted, reason="it was started here before, and is not here any more")
+            self._tell(key, TaskNotStarted, order=order, reason="it was started here before, and is not here any more")
             return
         self._tell(key, TaskIsRunning)
         self._tell_end(held)
@@ -398,14 +423,16 @@ class Agent:
             held.last_report = self._tell(held.key, TaskIsReleased)
 
     async def _evict(self, command: Evict) -> None:
-        if self._verdict(command) == "stale":
-            return
+        verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
         for index in command.tasks:
             key = TaskKey(command.job, command.attempt, str(index))
             held = self._held.get(key)
+            if verdicts[index] == "stale":
+                continue
             if held is None:
-                self._tell(key, TaskNotStarted, reason="it is to leave before it came")
-                self._tell(key, TaskIsReleased)
+                order = command.order.seq
+                self._tell(key, TaskNotStarted, order=order, reason="it is to leave before it came")
+                self._tell(key, TaskIsReleased, order=order)
             elif held.state != "running":
                 self._tell_end(held)
             elif self.machine.evictions.get(str(key)) is None:
@@ -428,13 +455,14 @@ class Agent:
         self._spawn(self._drive(held, eviction))
 
     def _spare(self, command: Spare) -> None:
-        if self._verdict(command) == "stale":
-            return
+        verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
         for index in command.tasks:
             key = TaskKey(command.job, command.attempt, str(index))
             held = self._held.get(key)
+            if verdicts[index] == "stale":
+                continue
             obeyed = held is None or held.state != "running" or self.machine.evictions.get(str(key)) is not None
-            self._tell(key, TaskNotSpared if obeyed else TaskWasSpared)
+            self._tell(key, TaskNotSpared if obeyed else TaskWasSpared, order=command.order.seq)
 
     # --- evictions: notice and TERM, grace, KILL
 
@@ -509,6 +537,7 @@ class Agent:
                 machine.release_poll_s,
                 before=held.before,
                 seen_pids=held.pids,
+                shared=self._shares.part(str(held.key)) is not None,
             )
             if proof.free:
                 break

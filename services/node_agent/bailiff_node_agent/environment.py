@@ -13,9 +13,18 @@ class SecretMissing(Exception):
 
 
 def environment(
-    command: StartTask, task: TaskAt, *, checkpoints: Path, secrets: Path | None, master_address: str | None
+    command: StartTask,
+    task: TaskAt,
+    *,
+    checkpoints: Path,
+    secrets: Path | None,
+    master_address: str | None,
+    device_bytes: int = 0,
 ) -> dict[str, str]:
-    """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`."""
+    """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`.
+
+    device_bytes: memory of the smallest device that the task gets.
+    """
     grace_s = str(command.grace // 1_000_000)
     return {
         **command.spec.env,
@@ -24,7 +33,9 @@ def environment(
         "BAILIFF_ATTEMPT": str(command.attempt),
         "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
         "BAILIFF_GRACE_S": grace_s,
+        "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
+        **_share(task, device_bytes),
         "RANK": str(task.rank),
         "LOCAL_RANK": str(task.local_rank),
         "NODE_RANK": str(command.node_rank),
@@ -34,6 +45,16 @@ def environment(
         "MASTER_PORT": str(FIRST_PORT + crc32(f"{command.job}/{command.attempt}".encode()) % PORTS),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": grace_s,
     }
+
+
+def _share(task: TaskAt, device_bytes: int) -> dict[str, str]:
+    """How much of each of its devices the task may use, where it has them not whole. Nothing but this keeps it to that."""
+    if task.gpu_share_bytes is not None:
+        return {"BAILIFF_GPU_MEMORY_BYTES": str(task.gpu_share_bytes)}
+    if task.gpu_share_milli is None:
+        return {}
+    memory = {"BAILIFF_GPU_MEMORY_BYTES": str(device_bytes * task.gpu_share_milli // 1000)} if device_bytes else {}
+    return {"BAILIFF_GPU_FRACTION": f"{task.gpu_share_milli // 1000}.{task.gpu_share_milli % 1000:03}", **memory}
 
 
 def _secret(folder: Path | None, name: str) -> str:

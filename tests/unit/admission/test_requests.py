@@ -115,25 +115,67 @@ def test_a_class_that_nobody_knows(story):
 
 
 @pytest.mark.parametrize(
-    ("demand", "word"),
+    ("demand", "code", "word"),
     [
-        (group(gpu_milli=500), "whole GPUs"),
-        (group(gpu_share_milli=500), "parts of a GPU"),
-        (group(gpu_share_bytes=GIB), "parts of a GPU"),
-        (group(gpu_milli=1000, gpu_devices=2), "parts of a GPU"),
-        (group(sub_group="a"), "sub_group"),
-        (group(order=1), "order"),
-        (group(count=2) | {"min_tasks": 1}, "elastic"),
-        ({"project": "nlp"}, "project"),
-        ({"sub_groups": (SubGroup(name="a"),)}, "sub_groups"),
-        ({"topology": TopologyRule(topology="rack")}, "topology"),
-        ({"run_time_limit": 5}, "run_time_limit"),
-        ({"preemption_delay": 5}, "preemption_delay"),
-        ({"pack": "spread"}, "spread"),
+        (group(gpu_milli=500), "malformed", "gpu_share_milli"),
+        (group(gpu_milli=1000, gpu_devices=2), "malformed", "gpu_devices"),
+        (group(gpu_milli=1000, gpu_share_milli=500), "malformed", "not both"),
+        (group(gpu_share_bytes=GIB, gpu_share_milli=500), "malformed", "leave one out"),
+        (group(sub_group="a"), "malformed", "'a', which is not defined"),
+        ({"sub_groups": (SubGroup(name="a"),), "min_tasks": 1, **group(sub_group="a")}, "malformed", "its own min_tasks"),
+        ({"project": "nlp"}, "unknown-project", "the policy has none"),
+        ({"topology": TopologyRule(topology="rack")}, "unknown-topology", "no topology 'rack'"),
     ],
 )
-def test_what_this_release_cannot_keep_is_refused_and_not_ignored(story, demand, word):
-    assert word in refused(story, submit(**demand), "not-supported").reason
+def test_what_contradicts_itself_or_names_what_is_not_there(story, demand, code, word):
+    assert word in refused(story, submit(**demand), code).reason
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        group(gpu_share_milli=500),
+        group(gpu_share_bytes=GIB, gpu_devices=2),
+        group(order=1),
+        group(count=2) | {"min_tasks": 1},
+        {"run_time_limit": 5_000_000},
+        {"preemption_delay": 5},
+        {"pack": "spread"},
+    ],
+)
+def test_what_the_engine_keeps_is_accepted(story, demand):
+    (fact,) = ask(story, submit(**demand))
+    story.turn(fact)
+    story.expect("JobPlaced", job="new")
+
+
+RACKS = [{"name": "rack", "levels": ["zone", "rack"]}]
+
+
+def test_a_level_that_the_topology_does_not_have(story):
+    story.apply_policy(policy(topologies=RACKS))
+    rule = TopologyRule(topology="rack", required="row")
+    assert "it has zone, rack" in refused(story, submit(topology=rule), "unknown-topology").reason
+
+
+def test_a_job_belongs_to_a_project_where_there_are_some(story):
+    story.apply_policy(policy(projects=[{"name": "nlp"}, {"name": "vision"}]))
+    assert "the policy has nlp, vision" in refused(story, submit(), "no-project").reason
+    assert "the policy has nlp, vision" in refused(story, submit(project="speech"), "unknown-project").reason
+    (fact,) = ask(story, submit(project="nlp"))
+    assert fact.demand.project == "nlp"
+    story.apply_policy(policy(projects=[{"name": "default"}]))
+    (fact,) = ask(story, submit())
+    assert fact.demand.project == "default"
+
+
+def test_a_job_that_its_projects_limit_never_lets_run(story):
+    story.apply_policy(policy(projects=[{"name": "dept", "limit": {"gpus": 4}}, {"name": "nlp", "parent": "dept"}]))
+    found = refused(story, submit(project="nlp", **group(count=5, gpu_milli=1000)), "over-limit")
+    assert "project dept would use 5 of its limit of 4 GPUs" in found.reason
+    assert isinstance(ask(story, submit(project="nlp", **group(count=5, gpu_milli=1000), min_tasks=4)), list)
+    never = refused(story, submit(project="nlp", priority_class="inference"), "over-limit").reason
+    assert "quota of 0 GPUs for work that is not preemptible" in never
 
 
 def test_a_gang_that_could_never_run(story):
@@ -168,17 +210,9 @@ def test_policies(story):
     assert isinstance(ask(story, ApplyPolicy(policy=without)), list)
 
 
-@pytest.mark.parametrize(
-    ("parts", "word"),
-    [
-        ({"preemption": {"verbs": ["allocate", "reclaim"]}}, "reclaim"),
-        ({"preemption": {"verbs": ["consolidate"]}}, "consolidate"),
-        ({"preemption": {"scope": "project"}}, "scope"),
-        ({"identity": {"accept": ["signed"]}}, "no key is named"),
-    ],
-)
-def test_policies_that_cannot_be_kept(story, parts, word):
-    assert word in refused(story, ApplyPolicy(policy=policy(**parts)), "not-supported").reason
+def test_a_policy_that_nobody_could_take_back(story):
+    locked = policy(identity={"accept": ["signed"]})
+    assert "no key is named" in refused(story, ApplyPolicy(policy=locked), "not-supported").reason
     assert unsupported_policy(DEFAULT_POLICY) is None
 
 

@@ -22,6 +22,8 @@ from bailiff.settings import ClientSettings
 from bailiff_bus import topics
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.port import BusUnavailable
+from bailiff_core.model.policy import Policy
+from bailiff_core.records.facts import PolicyApplied
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +72,9 @@ def test_list(bailiff: Run) -> None:
 
 
 def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
-    for arguments in (["list", "--all"], ["nodes"], ["pools"], ["policy", "show"], ["describe", "train-8"], ["audit", "verify"]):
-        found = bailiff(*arguments)
+    told = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
+    for arguments in [*told, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:
+        found = bailiff(*arguments.split())
         assert max(len(line) for line in found.output.splitlines()) <= 100, arguments
 
 
@@ -316,6 +319,37 @@ def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None
     ]
     assert scribe.pool.rules.eviction.grace == 45 * SECOND
     assert scribe.pool.rules.retention == before.retention
+
+
+def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = scribe.pool.rules.model_dump(mode="json")
+    data |= {
+        "projects": [{"name": "vision", "quota": {"gpus": 4}}, {"name": "speech"}],
+        "topologies": [{"name": "racks", "levels": ["zone", "rack"]}],
+        "protections": {"eviction_cap": {"evictions": 3, "window": "1h"}, "excluded": [{"keep": "yes"}]},
+    }
+    scribe.pool.policy = Policy.model_validate(data, strict=False)
+    scribe.turn(PolicyApplied(policy=scribe.pool.rules.complete()))
+    told = " ".join(command_for(scribe, monkeypatch, tmp_path)("policy", "show").output.split())
+    for part in (
+        "backfill reserve",
+        "projects vision, speech",
+        "topology racks zone > rack",
+        "evictions → 3; window → 1h",
+        "keep → yes",
+    ):
+        assert part in told, part
+
+
+def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 30s", "grace: 45s"))
+    assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # somebody else, meanwhile
+    late = bailiff("policy", "apply", str(file))
+    assert (late.exit_code, "policy-changed" in late.stderr) == (ExitCode.REJECTED, True)
+    assert [project.name for project in scribe.pool.rules.projects] == ["vision"]
+    assert bailiff("policy", "apply", str(file), "--anyway").exit_code == ExitCode.DONE
+    assert scribe.pool.rules.eviction.grace == 45 * SECOND
 
 
 def test_policy_check_names_line_and_field(bailiff: Run, tmp_path: Path) -> None:

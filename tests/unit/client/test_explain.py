@@ -7,6 +7,7 @@ import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
 
 from bailiff.problem import ExitCode
+from bailiff_core.records import facts
 
 
 @pytest.fixture
@@ -65,3 +66,22 @@ def test_an_exported_log_explains_itself(bailiff: Run, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     bailiff("audit", "export", str(file))
     assert bailiff("explain", "train-8", "--file", str(file)).output == bailiff("explain", "train-8").output
+
+
+def test_all_lists_everybody_that_was_considered(bailiff: Run) -> None:
+    found = json.loads(bailiff("explain", "train-8", "--all", "-o", "json").output)
+    assert [(row["job"], row["rule"], row["chosen"]) for row in found["candidates"]] == [
+        ("train-7", "", True),
+        ("train-8", "", True),
+    ]
+    lines = [line.split() for line in bailiff("explain", "#21", "--all").output.splitlines()]
+    assert ["train-7", "all", "train", "50", "-", "4", "20.0", "GPU-min", "taken"] in lines
+
+
+def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
+    where = {"topic": "bailiff.requests", "partition": 0, "offset": 0, "digest": "d" * 64, "source": "x", "id": "y"}
+    scribe.turn(facts.InputRejected(**where, code="never-fits", reason="it needs 99 GPUs", job="big"))
+    for command in ("explain", "describe"):
+        told = " ".join(bailiff(command, "big").stderr.split())
+        assert "there is no job 'big' in pool-a: it was rejected at #" in told
+        assert "it needs 99 GPUs" in told

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.client.kit import Scribe
+from tests.unit.client.kit import MINUTE, Scribe
 
 from bailiff.doctor import policy_checks
 from bailiff.policydoctor import oddities
@@ -86,3 +86,14 @@ def test_jobs_without_a_project_are_counted() -> None:
     scribe = pool_with(projects=[{"name": "a", "quota": {"gpus": 4}}])
     scribe.submit("stray", gpus=1)
     assert [oddity.found for oddity in oddities(scribe.pool)] == ["1 job without a project: they deserve nothing and only borrow"]
+
+
+def test_a_class_that_does_not_start_as_soon_as_it_promises_is_told() -> None:
+    web = {"name": "web", "value": 90, "preemptible": True, "start_within": {"p95": "30s", "p99": "10m"}}
+    scribe = pool_with(priority_classes=[*DEFAULT_POLICY.model_dump(mode="json")["priority_classes"], web])
+    scribe.submit("first", gpus=8, class_="web")
+    scribe.start("first")
+    scribe.submit("second", gpus=8, class_="web")
+    scribe.after(2 * MINUTE).submit("third", gpus=8)
+    (found,) = oddities(scribe.pool)
+    assert found.found == "class web: 1 of 2 jobs started later, or wait longer; 95 of 100 are to start within 30s"

@@ -1,12 +1,16 @@
 """State as data: the shape that programs rely on."""
 
+import io
 import json
 
 import pytest
 import yaml
+from rich.console import Console
+from tests.builders import group
+from tests.log_builder import GIB, Story
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
 
-from bailiff import present
+from bailiff import present, tables
 from bailiff.cli.session import Output, as_text
 from bailiff.eventline import lines
 from bailiff_core.records import facts
@@ -134,3 +138,33 @@ def test_the_story_to_its_end_leaves_nothing_behind() -> None:
         "train-7": "running", "train-8": "running", "train-9": "pending", "serve-2": "succeeded", "done-1": "succeeded",
     }  # fmt: skip
     assert all(lines(record, scribe.pool) for record in scribe.records)
+
+
+def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("a", group(2, gpu_share_milli=250))
+    story.runs("b", group(gpu_share_bytes=20 * GIB))
+    story.runs("whole", gpus=1)
+    (row,) = present.nodes(story.pool)
+    first, second = row["devices"]
+    assert (first["state"], first["shared_by"], first["free_milli"]) == ("shared", ["a/0", "a/1", "b/0"], 250)
+    assert (second["state"], second["job"], second["free_milli"]) == ("held", "whole", 0)
+    assert (row["gpus_free"], row["gpus_shared"]) == (0, 1)
+    out = io.StringIO()
+    Console(width=140, file=out).print(tables.nodes([row]))
+    assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
+
+
+def test_describe_tells_what_a_job_is_bound_to() -> None:
+    story = Story()
+    story.node("n1", gpus=4, labels={"zone": "a"})
+    limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}
+    story.submit("bound", gpus=8, topology={"topology": "racks", "required": "zone"}, **limits)
+    job = story.job("bound")
+    details = present.job_details(story.pool, job, story.pool.now, [], [])
+    out = io.StringIO()
+    Console(width=100, file=out).print(tables.job(details))
+    told = " ".join(out.getvalue().split())
+    for part in ("runs at most 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
+        assert part in told, told

@@ -64,6 +64,13 @@ def test_programs_get_every_figure(bailiff: Run) -> None:
     assert (rows["research"]["jobs_running"], rows["research"]["jobs_pending"]) == (1, 1)
 
 
+def test_what_has_no_project_has_a_line_of_its_own(bailiff: Run, scribe: Scribe) -> None:
+    scribe.submit("stray", gpus=1)
+    last = bailiff("project", "list").output.splitlines()[-1].split()
+    assert last == ["(none)", "0/0", "0", "-", "-", "-", "1"]
+    assert json.loads(bailiff("project", "list", "-o", "json").output)[-1]["project"] == ""
+
+
 def test_describe_says_what_it_borrows_and_names_its_jobs(bailiff: Run) -> None:
     told = " ".join(bailiff("project", "describe", "vision").output.split())
     assert "GPUs 8/4 over quota" in told

@@ -108,7 +108,7 @@ def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -
     story.propose()
     found = explained(story, "high")
     assert says(found["Where does it stand?"], "waits since 01-01 00:01:00, first in the queue.")
-    assert says(found["Why does it wait?"], "When it joined the queue, ")
+    assert says(found["Why does it wait?"], "When it joined the queue: ")
     assert says(
         found["Why does it wait?"],
         "nobody was made to leave for high: no set of jobs that may be taken makes room for it, and that is proven.",
@@ -124,6 +124,62 @@ def test_what_the_policy_switches_off_is_said() -> None:
     story.runs("first", gpus=1)
     story.submit("second", gpus=1, cls="inference")
     assert "The policy switches reclaim and preempt off in this pool." in explained(story, "second")["Why does it wait?"]
+
+
+QUOTAS = [{"name": "a", "quota": {"gpus": 4}, "limit": {"gpus": 6}}, {"name": "b", "quota": {"gpus": 4}}]
+
+
+def test_a_project_at_its_limit_is_the_reason_as_things_are() -> None:
+    story = Story(policy(projects=QUOTAS))
+    story.node("n1", gpus=8)
+    story.runs("a1", gpus=4, project="a")
+    story.submit("a2", gpus=4, project="a")
+    why = explained(story, "a2")["Why does it wait?"]
+    assert says(why, "As things are: ")
+    assert says(why, "limit")
+
+
+def test_who_is_not_due_more_is_told_why_it_may_not_reclaim() -> None:
+    story = Story(policy(projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]))
+    story.node("n1", gpus=8)
+    story.runs("a1", gpus=4, project="a")
+    story.runs("b1", gpus=4, project="b")
+    story.submit("a2", gpus=2, project="a")
+    assert says(explained(story, "a2")["Why does it wait?"], "It may not reclaim room from other projects: ")
+
+
+def test_a_delay_and_a_broken_promise_are_told() -> None:
+    late = [{"name": "web", "value": 90, "preemptible": True, "start_within": {"p95": "30s"}}]
+    classes = [*policy().model_dump(mode="json")["priority_classes"], *late]
+    story = Story(policy(priority_classes=classes, protections={"preemption_delay": "5m"}))
+    story.node("n1", gpus=1)
+    story.runs("first", gpus=1)
+    story.submit("second", gpus=1, cls="web")
+    story.wait(2 * MINUTE)
+    story.submit("third", gpus=1)
+    why = explained(story, "second")["Why does it wait?"]
+    assert "Its class promises 95 of 100 jobs a start within 30s; it is late by 1m30s." in why
+    assert "Rule preemption-delay: it displaces nobody before 01-01 00:05:00." in why
+
+
+def test_an_elastic_job_is_told_why_it_has_not_all_of_its_tasks() -> None:
+    story = Story()
+    story.node("n1", gpus=3)
+    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
+    found = explained(story, "elastic")
+    assert found["Where does it stand?"] == [
+        "elastic (train 50) runs since 01-01 00:00:00 on n1 as attempt 1, 3 of 4 tasks (at least 2)."
+    ]
+    assert says(found["Why does it not have all of its tasks?"], "As things are: ")
+
+
+def test_explaining_changes_nothing(story: Story) -> None:
+    from bailiff_core.fold.snapshot import state_digest
+
+    before = state_digest(story.pool)
+    for job in list(story.pool.jobs):
+        explained(story, job)
+    assert state_digest(story.pool) == before
 
 
 def test_a_job_that_ended_or_runs_says_so_and_no_more() -> None:

@@ -5,7 +5,6 @@ from tests.builders import Sketch, asking, group
 
 from bailiff_core.model.places import NodeShare, bits
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.model.pool import Room
 from bailiff_core.model.units import whole
 from bailiff_core.placement import (
     Budget,
@@ -20,9 +19,9 @@ from bailiff_core.placement import (
 )
 
 
-def places(sketch: Sketch, *groups, steps: int = 1000, held_back=None, **options):
+def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
-    rooms = Rooms.of(sketch.pool, held_back)
+    rooms = Rooms.of(sketch.pool)
     found = place_unit(rooms, asking(sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)), Budget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
@@ -73,14 +72,6 @@ def test_promised_room_and_sick_or_quarantined_devices_are_not_given_out() -> No
     node.quarantined = 0b100
     assert places(sketch, group(gpus=1)) == ([("a", [3])], False)
     assert places(sketch, group(gpus=2)) == "impossible: needs a node with 2 free GPUs, none has them"
-
-
-def test_room_held_back_for_a_selection_is_not_touched() -> None:
-    sketch = Sketch()
-    sketch.node("a", gpus=4, cpu=8)
-    held = {0: Room(0b11, 6000, 0, 0)}
-    assert places(sketch, group(gpus=1, cpu=2), held_back=held) == ([("a", [2])], False)
-    assert places(sketch, group(gpus=1, cpu=3), held_back=held).startswith("impossible")
 
 
 def test_nodes_that_are_silent_or_lost_take_nothing() -> None:

@@ -213,3 +213,11 @@ def test_what_makes_no_sense_is_said(asked, why: str) -> None:
     sketch = Sketch()
     sketch.node("a")
     assert why in (could_ever_fit(sketch.pool, JobDemand.model_validate({"job": "x", "tasks": (asked,)})) or "")
+
+
+def test_the_rest_of_a_device_of_which_a_part_is_promised_is_free_at_once() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    holding(sketch, "next", "a", 0, 600, phase="reserved")
+    assert places(sketch, part(400)) == ([("a", [0])], False)
+    assert places(sketch, part(500)).startswith("impossible")

@@ -190,5 +190,5 @@ def test_what_no_domain_could_ever_hold_is_said_at_submit(sketch: Sketch) -> Non
 def test_out_of_steps_is_not_a_no(sketch: Sketch) -> None:
     sketch.running("one", "x1a", [0])
     assert nodes(sketch, job(sketch, group(2, gpus=8), topology=rule("rack")), steps=0) == (
-        "gave-up: found no rack of the topology 'dc' for 2 × (8 GPUs) within the search steps"
+        "gave-up: found no place for 2 × (8 GPUs) that keeps the rules of topology within the search steps"
     )

@@ -45,6 +45,13 @@ def test_its_quota_is_open_to_it_all_the_while():
     assert barred(told, told.waiting("more", project="vision", gpus=2)) is not None
 
 
+def test_what_is_not_asked_for_is_not_borrowed():
+    told = bench()
+    told.running("runs", project="vision", gpus=3)
+    no_borrowing.mark(told.pool, "web", ["vision"])
+    assert barred(told, told.waiting("cpu-only", project="vision", gpus=0)) is None
+
+
 def test_the_department_that_lost_does_not_borrow_through_another_team():
     told = bench()
     told.running("runs", project="speech", gpus=2)

@@ -124,6 +124,23 @@ def test_who_was_reclaimed_from_borrows_back_at_once_or_after_its_cooldown(tell,
     story.expect("JobPlaced", job="borrower")
 
 
+def test_a_cooling_project_does_not_displace_others_to_borrow_either(tell):
+    pool_wide = {"scope": "pool", "quota_shields": False}
+    story = tell(rules(projects=TEAMS, preemption=pool_wide, protections={"cooldown": {"project": "10m"}}))
+    story.node("n1")
+    story.runs("borrower", gpus=8, project="a")
+    story.submit("owner", gpus=4, project="b")
+    story.propose()
+    story.yields("borrower")
+    story.started("owner")
+    story.submit("greedy", gpus=8, project="a", cls="interactive")
+    if story.pool.selection is not None:
+        story.propose()
+    assert "PreemptionDecided" not in [type(said).__name__ for said in story.said]
+    story.submit("modest", gpus=4, project="a", cls="interactive")
+    story.expect("JobPlaced", job="modest")
+
+
 # --- backfill
 
 

@@ -3,7 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,8 @@ from bailiff_node_agent.disk import (
     Storage,
     draw_incarnation,
 )
+from bailiff_node_agent.disk.fences import Verdict
+from bailiff_node_agent.disk.journal import Journal
 
 Reopen = Callable[[], Storage]
 
@@ -64,52 +66,92 @@ def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
 # --- fences
 
 
+def obey(
+    fences: Fences, job: str, devices: Sequence[str], position: tuple[int, int], *, attempt: int = 1, task: int = 0
+) -> Verdict:
+    """What the fences say to a command about one task."""
+    return fences.obey(job, attempt, {task: devices}, position)[task]
+
+
+def test_members_of_one_attempt_are_ordered_each_by_itself(disk: Reopen) -> None:
+    fences = Fences(disk())
+    assert obey(fences, "a", ["gpu-0"], (1, 20), task=0) == "new"
+    assert obey(fences, "a", [], (1, 30), task=5) == "new"  # task 5 leaves
+    assert obey(fences, "a", ["gpu-1"], (1, 25), task=6) == "new"  # the start of task 6 came late
+    assert obey(fences, "a", ["gpu-5"], (1, 29), task=5) == "stale"
+    assert obey(fences, "a", ["gpu-5"], (1, 40), task=5) == "new"
+
+
+def test_nothing_of_an_older_attempt_counts_once_a_newer_one_was_seen(disk: Reopen) -> None:
+    fences = Fences(disk())
+    obey(fences, "a", ["gpu-0"], (1, 20), attempt=1, task=0)
+    obey(fences, "a", ["gpu-0"], (1, 50), attempt=2, task=0)
+    assert obey(fences, "a", ["gpu-1"], (1, 21), attempt=1, task=1) == "stale"
+    assert obey(fences, "a", ["gpu-1"], (1, 20), attempt=2, task=1) == "stale"
+    assert obey(Fences(disk()), "a", ["gpu-1"], (1, 49), attempt=2, task=1) == "new"
+
+
+def test_several_tasks_of_one_command(disk: Reopen) -> None:
+    fences = Fences(disk())
+    obey(fences, "a", ["gpu-0"], (1, 20), task=0)
+    assert fences.obey("a", 1, {0: ["gpu-0"], 1: ["gpu-1"]}, (1, 20)) == {0: "same", 1: "new"}
+
+
+def test_marks_written_by_an_older_release_still_count(disk: Reopen) -> None:
+    Journal(disk(), "fences").add({"job": "a", "devices": ["gpu-0"], "at": [1, 20]})
+    fences = Fences(disk())
+    assert obey(fences, "a", ["gpu-0"], (1, 20), attempt=3) == "same"
+    assert obey(fences, "a", [], (1, 19), attempt=3) == "stale"
+    assert obey(fences, "a", [], (1, 21), attempt=3) == "new"
+    assert obey(fences, "a", [], (1, 20), attempt=3, task=1) == "stale"
+
+
 def test_a_command_is_obeyed_once_and_an_older_one_never(disk: Reopen) -> None:
     fences = Fences(disk())
-    assert fences.obey("a", ["gpu-0"], (1, 20)) == "new"
-    assert fences.obey("a", ["gpu-0"], (1, 20)) == "same"
-    assert fences.obey("a", ["gpu-0"], (1, 19)) == "stale"
+    assert obey(fences, "a", ["gpu-0"], (1, 20)) == "new"
+    assert obey(fences, "a", ["gpu-0"], (1, 20)) == "same"
+    assert obey(fences, "a", ["gpu-0"], (1, 19)) == "stale"
 
 
 def test_fences_stand_after_a_restart(disk: Reopen) -> None:
     before = Fences(disk())
-    before.obey("a", ["gpu-0"], (1, 20))
+    obey(before, "a", ["gpu-0"], (1, 20))
     before.admission_epoch_ok(7)
 
     fences = Fences(disk())
-    assert fences.obey("a", ["gpu-0"], (1, 20)) == "same"
-    assert fences.obey("a", ["gpu-0"], (1, 19)) == "stale"
+    assert obey(fences, "a", ["gpu-0"], (1, 20)) == "same"
+    assert obey(fences, "a", ["gpu-0"], (1, 19)) == "stale"
     assert not fences.admission_epoch_ok(6)
     assert fences.highest == (1, 20)
 
 
 def test_the_epoch_weighs_more_than_the_seq(disk: Reopen) -> None:
     fences = Fences(disk())
-    assert fences.obey("a", [], (2, 5)) == "new"
-    assert fences.obey("a", [], (1, 900)) == "stale"
-    assert fences.obey("a", [], (3, 1)) == "new"
+    assert obey(fences, "a", [], (2, 5)) == "new"
+    assert obey(fences, "a", [], (1, 900)) == "stale"
+    assert obey(fences, "a", [], (3, 1)) == "new"
 
 
 def test_a_device_given_to_another_job_is_not_touched_by_the_older_command(disk: Reopen) -> None:
     fences = Fences(disk())
-    fences.obey("new tenant", ["gpu-0"], (1, 60))
-    assert fences.obey("old tenant", ["gpu-0"], (1, 50)) == "stale"
-    assert fences.obey("old tenant", ["gpu-1"], (1, 50)) == "new"
+    obey(fences, "new tenant", ["gpu-0"], (1, 60))
+    assert obey(fences, "old tenant", ["gpu-0"], (1, 50)) == "stale"
+    assert obey(fences, "old tenant", ["gpu-1"], (1, 50)) == "new"
 
 
 def test_a_stale_command_leaves_no_mark_anywhere(disk: Reopen) -> None:
     fences = Fences(disk())
-    fences.obey("a", ["gpu-0"], (1, 60))
-    assert fences.obey("b", ["gpu-0", "gpu-1"], (1, 50)) == "stale"
-    assert fences.obey("c", ["gpu-1"], (1, 40)) == "new"
-    assert fences.obey("b", [], (1, 45)) == "new"
+    obey(fences, "a", ["gpu-0"], (1, 60))
+    assert obey(fences, "b", ["gpu-0", "gpu-1"], (1, 50)) == "stale"
+    assert obey(fences, "c", ["gpu-1"], (1, 40)) == "new"
+    assert obey(fences, "b", [], (1, 45)) == "new"
 
 
 def test_one_record_may_start_several_tasks_and_evict_several_jobs(disk: Reopen) -> None:
     fences = Fences(disk())
-    assert fences.obey("gang", ["gpu-0"], (1, 10)) == "new"
-    assert fences.obey("gang", ["gpu-1"], (1, 10)) == "new"
-    assert fences.obey("half of gpu-1", ["gpu-1"], (1, 10)) == "new"
+    assert obey(fences, "gang", ["gpu-0"], (1, 10)) == "new"
+    assert obey(fences, "gang", ["gpu-1"], (1, 10), task=1) == "new"
+    assert obey(fences, "half of gpu-1", ["gpu-1"], (1, 10)) == "new"
 
 
 def test_admission_epochs_only_rise(disk: Reopen) -> None:
@@ -120,19 +162,19 @@ def test_admission_epochs_only_rise(disk: Reopen) -> None:
 
 def test_a_forgotten_job_leaves_the_marks_of_its_devices_and_the_highest(disk: Reopen) -> None:
     fences = Fences(disk())
-    fences.obey("a", ["gpu-0"], (1, 20))
+    obey(fences, "a", ["gpu-0"], (1, 20))
     fences.forget_job("a")
     fences.forget_job("never heard of")
     for opened in (fences, Fences(disk())):
         assert opened.highest == (1, 20)
-        assert opened.obey("b", ["gpu-0"], (1, 19)) == "stale"
+        assert obey(opened, "b", ["gpu-0"], (1, 19)) == "stale"
 
 
 def test_the_file_does_not_grow_with_the_number_of_commands(disk: Reopen) -> None:
     fences = Fences(MemoryStorage()) if isinstance(disk(), FolderStorage) else Fences(disk())
     for seq in range(5000):
         fences.admission_epoch_ok(3)
-        assert fences.obey("a", ["gpu-0"], (1, seq)) == "new"
+        assert obey(fences, "a", ["gpu-0"], (1, seq)) == "new"
     assert len(fences._journal) < 2000
 
 
@@ -142,20 +184,22 @@ def test_the_file_does_not_grow_with_the_number_of_commands(disk: Reopen) -> Non
             st.sampled_from("ab"),
             st.lists(st.sampled_from(["0", "1"]), unique=True),
             st.tuples(st.integers(0, 2), st.integers(0, 3)),
+            st.tuples(st.integers(1, 2), st.integers(0, 1)),
         ),
         max_size=30,
     )
 )
 def test_restarted_or_not_and_rewritten_or_not_fences_say_the_same(
-    commands: list[tuple[str, list[str], tuple[int, int]]],
+    commands: list[tuple[str, list[str], tuple[int, int], tuple[int, int]]],
 ) -> None:
     steady, restarted = Fences(MemoryStorage()), MemoryStorage()
-    for job, devices, position in commands:
+    for job, devices, position, (attempt, task) in commands:
         fences = Fences(restarted)
-        assert steady.obey(job, devices, position) == fences.obey(job, devices, position)
+        known = {"attempt": attempt, "task": task}
+        assert obey(steady, job, devices, position, **known) == obey(fences, job, devices, position, **known)
         fences._journal.rewrite(fences._shortest())
         assert steady.highest == Fences(restarted).highest
-        assert steady.obey(job, devices, position) != "new"
+        assert obey(steady, job, devices, position, **known) != "new"
 
 
 # --- reports
@@ -273,8 +317,8 @@ def test_a_damaged_file_is_an_error_and_never_empty(
 
 def test_every_single_flipped_bit_is_noticed() -> None:
     storage = MemoryStorage()
-    Fences(storage).obey("a", ["gpu-0"], (1, 20))
-    Fences(storage).obey("b", ["gpu-1"], (1, 21))
+    obey(Fences(storage), "a", ["gpu-0"], (1, 20))
+    obey(Fences(storage), "b", ["gpu-1"], (1, 21))
     sound = storage.read("fences") or b""
     for at in range(len(sound) - 1):
         broken = bytearray(sound)

@@ -38,10 +38,12 @@ class Fence(CommandBody):
 
 
 class TaskAt(Document):
-    """One task of the job on this node, with the devices it gets (ids)."""
+    """One task of the job on this node, with the devices it gets (ids), whole, or of each this share."""
 
     task: Count
     devices: tuple[OpaqueId, ...] = ()
+    gpu_share_milli: Count | None = None
+    gpu_share_bytes: Count | None = None
     cpu_milli: Count = 0
     memory_bytes: Count = 0
     rank: Count = 0

@@ -65,12 +65,13 @@ class NodeHeartbeat(ReportBody):
 
 
 class TaskReport(ReportBody):
-    """Base of reports about one task."""
+    """Base of reports about one task. order: the seq that ordered what this is an answer to, where the agent knows it."""
 
     TYPE: ClassVar[str] = ""
     job: Name
     attempt: Count
     task: Count
+    order: Count | None = None
 
 
 class TaskIsRunning(TaskReport):

@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -159,7 +159,7 @@ async def export(
 
 
 @asynccontextmanager
-async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncIterator[Message]]]:
+async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncGenerator[Message, None]]]:
     """The domain, and every message of its log as it is now: orphans, too."""
     if file is not None:
         log = LogFile(file)

@@ -51,7 +51,7 @@ async def _change(session: Session, job: str, body: RequestBody, done: str) -> N
     async with session.client() as client:
         view = await client.view(session.domain)
         if job not in view.pool.jobs:
-            raise no_such_job(job, view.domain, forgotten=False)
+            raise no_such_job(job, view.domain)
         outcome = await answered(client, await client.request(view.domain, body))
         result = {"job": job, "pool": view.domain, "seq": outcome.seq}
         session.show(result, lambda: f"{done}  ({view.domain}#{outcome.seq})")

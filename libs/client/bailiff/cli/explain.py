@@ -1,6 +1,7 @@
 """`bailiff explain`: why a job waits, why it had to leave, for whom, and when it is back; or what one decision says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from bailiff import tables, walk
 from bailiff.eventline import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_core import explain as core
+from bailiff_core.considered import candidates
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
@@ -71,24 +73,24 @@ async def _read(session: Session, file: Path | None, about: str, seq: int | None
     found = Found()
     proposal: Record | None = None
     asked: dict[int, Record] = {}
-    async for record in _records(session, file):
-        apply(found.pool, record)
-        found.domain = record.domain
-        if isinstance(record.data, ProposalReceived):
-            proposal = record
-        if isinstance(record.data, PreemptionRequested):
-            asked[record.seq] = record
-        mine = record.seq == seq if seq is not None else about in core.about(record)
-        if not mine:
-            continue
-        if isinstance(record.data, PreemptionDecided | PreemptionRefused):
-            found.decision, found.proposal = record, proposal
-            if about != record.data.asker.job and record.data.request in asked:
-                found.history.append(asked[record.data.request])
-        found.history.append(record)
-        if seq is not None:
-            found.decision = record
-            break
+    async with aclosing(_records(session, file)) as records:
+        async for record in records:
+            apply(found.pool, record)
+            found.domain = record.domain
+            if isinstance(record.data, ProposalReceived):
+                proposal = record
+            if isinstance(record.data, PreemptionRequested):
+                asked[record.seq] = record
+            if record.seq != seq if seq is not None else about not in core.about(record):
+                continue
+            if isinstance(record.data, PreemptionDecided | PreemptionRefused):
+                found.decision, found.proposal = record, proposal
+                if about != record.data.asker.job and record.data.request in asked:
+                    found.history.append(asked[record.data.request])
+            found.history.append(record)
+            if seq is not None:
+                found.decision = record
+                break
     return found
 
 
@@ -100,7 +102,7 @@ def _sections_of(found: Found, about: str, seq: int | None) -> list[core.Section
         return core.explain_record(found.decision) or [core.Section("What does it say?", told)]
     job = found.pool.jobs.get(about)
     if job is None:
-        raise no_such_job(about, found.domain, bool(found.history))
+        raise no_such_job(about, found.domain, found.history)
     return core.explain_job(found.pool, job, found.history)
 
 
@@ -125,18 +127,17 @@ async def _candidates(session: Session, file: Path | None, found: Found) -> list
         text = f"--all: #{decision.seq} was decided by rules of logic {proposal.data.logic}, and this release has {LOGIC}"
         raise Problem(ExitCode.UNREADABLE, text, advice)
     pool = Pool()
-    async for record in _records(session, file):
-        apply(pool, record)
-        if record.seq == proposal.data.computed_at:
-            break
-    from bailiff_core.considered import candidates
-
+    async with aclosing(_records(session, file)) as records:
+        async for record in records:
+            apply(pool, record)
+            if record.seq == proposal.data.computed_at:
+                break
     return [asdict(candidate) for candidate in candidates(pool, decision.data, proposal.data.answers)]
 
 
-async def _records(session: Session, file: Path | None) -> AsyncIterator[Record]:
+async def _records(session: Session, file: Path | None) -> AsyncGenerator[Record, None]:
     """The records of the log that continue its chain."""
-    async with log_of(session, file) as (domain, messages):
+    async with log_of(session, file) as (domain, messages), aclosing(messages):
         judge = walk.Walk(domain)
         async for message in messages:
             wire = judge.judge(message)

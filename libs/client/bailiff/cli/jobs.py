@@ -1,7 +1,7 @@
 """Commands about jobs that are there: list, describe, logs, cancel."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
+from bailiff_core.records.facts import InputRejected
 
 from .session import Session, command
 
@@ -117,7 +118,7 @@ async def describe(
         found = pool.jobs.get(job)
         if found is None:
             where = await client.domain(session.domain)
-            raise no_such_job(job, where.name, bool(history))
+            raise no_such_job(job, where.name, history)
         events = [f"{line.day} {line}" for line in told]
         details = present.job_details(pool, found, client.now(), history, events if show_events else [])
         session.show(details, lambda: tables.job(details))
@@ -132,9 +133,13 @@ def no_such_project(pool: Pool, project: str) -> Problem:
     return Problem(ExitCode.NOT_FOUND, f"there is no project {project!r} in {pool.domain}", f"projects that are there: {known}")
 
 
-def no_such_job(job: str, domain: str, forgotten: bool) -> Problem:
-    """The job is not in the pool's state."""
-    if forgotten:
+def no_such_job(job: str, domain: str, history: Sequence[Record] = ()) -> Problem:
+    """The job is not in the pool's state. history: what is on record about it."""
+    last = history[-1].data if history else None
+    if isinstance(last, InputRejected):
+        text = f"there is no job {job!r} in {domain}: it was rejected at #{history[-1].seq}: {last.reason}"
+        return Problem(ExitCode.NOT_FOUND, text, "those that are there: bailiff list --all")
+    if history:
         advice = f"what is on record: bailiff audit tail --from 0 --job {job}"
         return Problem(ExitCode.NOT_FOUND, f"{job} ended long ago and is no longer in the state of {domain}", advice)
     return Problem(ExitCode.NOT_FOUND, f"there is no job {job!r} in {domain}", "those that are there: bailiff list --all")
@@ -163,7 +168,7 @@ async def logs(
 
         printed = await print_output(session, client, job, is_over, task=task, attempt=attempt)
         if not printed and known is None:
-            raise no_such_job(job, view.domain, forgotten=False)
+            raise no_such_job(job, view.domain)
         if not printed:
             session.err.print(f"{job} has printed nothing that is kept", style="dim", markup=False)
     return None

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, tables
+from bailiff.friendly import read_yaml
 from bailiff.policydiff import changes
 from bailiff.policyfile import read_policy
 from bailiff_bus.messages import ApplyPolicy
@@ -58,14 +59,30 @@ async def apply(
     session: Session,
     file: PolicyFile,
     enforce: Annotated[bool, typer.Option("--enforce", help="Jobs that it would not have admitted leave.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also where another policy came into force since `policy show` printed the file.")
+    ] = False,
 ) -> None:
-    """Put the policy in this file in force. By itself it evicts nobody who runs already."""
+    """Put the policy in this file in force. By itself it evicts nobody who runs already.
+
+    A file that `policy show -o yaml` printed says which policy it was made from; where another one is in force by now,
+    it is refused, so that nobody's change is lost.
+    """
     policy = read_policy(file)
+    made_from = None if anyway else revision_in(file)
     async with session.client() as client:
         view = await client.view(session.domain)
         before = view.pool.rules
-        outcome = await answered(client, await client.request(view.domain, ApplyPolicy(policy=policy, enforce=enforce)))
+        body = ApplyPolicy(policy=policy, enforce=enforce, expected_revision=made_from)
+        outcome = await answered(client, await client.request(view.domain, body))
         news = changes(before, policy)
         said = f"policy in force since {view.domain}#{outcome.seq}" + ("" if news else "; nothing in it is new")
         result = {"pool": view.domain, "seq": outcome.seq, "changes": news, "enforce": enforce}
         session.show(result, lambda: "\n".join([said, *(f"  {line}" for line in news)]))
+
+
+def revision_in(file: Path) -> int | None:
+    """The policy that the file was made from, as `policy show` prints it; None where the file is only a policy."""
+    value, _ = read_yaml(file)
+    seq = value.get("seq") if isinstance(value, dict) and isinstance(value.get("policy"), dict) else None
+    return seq if isinstance(seq, int) and not isinstance(seq, bool) and seq >= 0 else None

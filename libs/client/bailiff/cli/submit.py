@@ -167,7 +167,7 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:
     results, said = [], []
     pool = (await client.view(accepted[0][0].domain)).pool
-    ahead = {name: at for at, name in enumerate(pool.queue)}
+    ahead = {name: at for at, name in enumerate(name for name in pool.queue if name not in pool.active)}
     for asked, seq in accepted:
         found = pool.jobs.get(asked.job)
         state = present.state_of(found) if found is not None else "accepted"
@@ -248,8 +248,8 @@ async def _events_of(session: Session, client: Client, asked: Asked, seq: int, p
         for line in about(lines(entry.record, pool), job):
             session.err.print(str(line), style="dim", markup=False, highlight=False, soft_wrap=True)
         if isinstance(data, TaskStarted) and data.task == pool.jobs[job].tasks[0].index:
-            for line in where_to_reach(data.node, port):
-                session.err.print(line, style="bold", markup=False, highlight=False, soft_wrap=True)
+            for sentence in where_to_reach(data.node, port):
+                session.err.print(sentence, style="bold", markup=False, highlight=False, soft_wrap=True)
         if isinstance(data, JobEnded):
             return OUTCOMES[data.outcome]
     raise AssertionError("following ends only with the job")

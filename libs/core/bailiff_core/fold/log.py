@@ -22,6 +22,7 @@ def policy_applied(pool: Pool, fact: facts.PolicyApplied) -> None:
     before, after = (pool.policy or fact.policy).nodes, fact.policy.nodes
     pool.policy, pool.policy_revision = fact.policy, pool.seq
     pool.enforcing = fact.enforce
+    pool.ever_fits.clear()
     pool.scene = None  # the tree of projects may be another one
     for job in pool.jobs.values():
         entry = fact.policy.find_class(job.class_name)

@@ -3,7 +3,6 @@
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
-from bailiff_core.model.room import idle_now
 from bailiff_core.protections import no_borrowing
 from bailiff_core.records import decisions, facts
 
@@ -17,10 +16,9 @@ from .selection import close_request
 
 @folds(decisions.PreemptionRequested)
 def preemption_requested(pool: Pool, decision: decisions.PreemptionRequested) -> None:
-    """The first request of a number opens the selection and notes what is idle now."""
+    """The first request of a number opens the selection."""
     if pool.selection is None or pool.selection.number != decision.selection:
-        idle = {number: idle_now(node) for number, node in pool.nodes.items() if node.state == "ready"}
-        pool.selection = Selection(decision.selection, pool.seq, decision.deadline, [], idle)
+        pool.selection = Selection(decision.selection, pool.seq, decision.deadline, [])
         pool.selections = decision.selection
     pool.selection.requests.append(OpenRequest(pool.seq, decision.job))
 

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
-_CACHES = {"touched", "room_grew", "unplaceable", "untried", "ever_fits"} | {
+_CACHES = {"touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "ever_fits"} | {
     "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda",
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
     """When the last of the gang runs, the job runs. Members that join it later do not make it start anew."""
     job, task = _find(pool, fact)
     task.state, task.started_at = "running", pool.now
-    if any(other.state == "starting" for other in job.tasks):
+    if any(other.state == "starting" and other.eviction is None for other in job.tasks):
         return
     if job.last_start is None:
         job.last_start = pool.now

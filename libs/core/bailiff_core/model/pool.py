@@ -207,13 +207,12 @@ class OpenRequest:
 
 @dataclass(slots=True)
 class Selection:
-    """The one batch of preemption requests that is out. `idle` is the room that was idle when it was opened, by node."""
+    """The one batch of preemption requests that is out."""
 
     number: int
     opened_seq: int
     deadline: int | None
     requests: list[OpenRequest]
-    idle: dict[int, Room]
 
 
 @dataclass(slots=True)
@@ -248,8 +247,10 @@ class Pool:
     """The whole state of one domain after the record `seq`.
 
     queue: jobs that lack tasks, by priority, age and id; `queue/order.py` has the order in which they are tried.
-    untried: those of them that allocate has to look at. active: jobs that hold or are promised room. reserved, starting,
-    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as ordered sets).
+    untried: those of them that allocate has to look at. passed_over: those that fit but would have delayed the head of the
+    queue, for whom `kept_for_head` was kept then. active: jobs that hold or are promised room. reserved, starting,
+    leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as
+    ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
@@ -300,6 +301,8 @@ class Pool:
     room_grew: bool = True
     unplaceable: dict[str, str] = field(default_factory=dict)
     untried: dict[str, None] = field(default_factory=dict)
+    passed_over: dict[str, None] = field(default_factory=dict)
+    kept_for_head: Any = None
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)

@@ -52,8 +52,8 @@ def victim_units(job: Job) -> list[Unit]:
 
 
 def whole(job: Job) -> Unit:
-    """All members that hold or are promised room."""
-    return Unit(job, tuple(task.index for task in job.tasks if holds(task)), core=True)
+    """All members that hold or are promised room, but for surplus that is leaving already."""
+    return Unit(job, tuple(task.index for task in job.tasks if task.eviction is None and holds(task)), core=True)
 
 
 def core_stands(job: Job, members: Iterable[Task]) -> bool:

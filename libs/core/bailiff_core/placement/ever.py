@@ -30,10 +30,24 @@ def could_ever_fit(pool: Pool, demand: JobDemand) -> str | None:
     if shape not in pool.ever_fits:
         if len(pool.ever_fits) >= SHAPES_KEPT:
             pool.ever_fits.clear()
-        found = place_unit(Rooms.when_empty(pool), unit, Budget(STEPS))
+        rooms = _empty(pool)
+        mark = rooms.mark()
+        found = place_unit(rooms, unit, Budget(STEPS))
+        rooms.rollback(mark)
         why = found.why if isinstance(found, NoFit) and found.kind == "impossible" else None
         pool.ever_fits[shape] = f"even on the empty pool: {why}" if why is not None else ""
     return pool.ever_fits[shape] or None
+
+
+def _empty(pool: Pool) -> Rooms:
+    """The pool without any task. Kept beside the scene, as long as answers are kept: both are over when nodes change."""
+    kept: Rooms | None = pool.scene.rooms if pool.scene is not None else None
+    if kept is None:
+        return Rooms.when_empty(pool)
+    if kept.empty is None or not pool.ever_fits:
+        kept.empty = Rooms.when_empty(pool)
+    kept.empty.policy = pool.policy
+    return kept.empty
 
 
 def _shape(part: Part) -> str:

@@ -58,7 +58,7 @@ def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Deal
             return Together(rooms, parts, budget, spread=spread).place(promised=promised)
     needs = needs_of_unit(unit)
     wanted = {need: len(indices) for need, indices in needs.items()}
-    found = NoFit("impossible", "") if promised else pack(rooms, wanted, Where(spread=spread), budget, later=False)
+    found = NoFit("impossible", "") if promised else pack(rooms, wanted, Where(spread=spread), budget, later=False, explain=False)
     if isinstance(found, NoFit):
         found = pack(rooms, wanted, Where(spread=spread), budget, later=True)
     return found if isinstance(found, NoFit) else [(needs, found)]

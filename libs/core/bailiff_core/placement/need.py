@@ -132,7 +132,8 @@ def needs_of(demand: JobDemand, indices: Iterable[int] | None = None) -> Needs:
     if indices is None:
         indices = range(sum(group.count for group in demand.tasks))
     if len(of_group) == 1:
-        return {of_group[0]: list(indices)}
+        members = list(indices)
+        return {of_group[0]: members} if members else {}
     need_at = [need for need, group in zip(of_group, demand.tasks, strict=True) for _ in range(group.count)]
     found: Needs = {}
     for index in indices:

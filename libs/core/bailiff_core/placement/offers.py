@@ -62,18 +62,46 @@ def sharing_rank(need: Need, node: NodeRoom, suited: int, *, spread: bool) -> tu
     First how many devices it would open, then how full those are that it would take, then whether it would have to
     wait. `None`: nothing here that is shared.
     """
-    if not slots_for(need, node, node.later, suited):
+    later = node.later
+    if later.slots < 1 or later.cpu_milli < need.cpu_milli > 0 or later.memory_bytes < need.memory_bytes > 0:
         return None
-    capacities = need.capacities(node.later, node.units, suited)
-    opens = max(0, need.devices - sum(node.is_shared(number) for number in capacities))
-    if opens == need.devices:
+    found = _one_shared(need, node, suited) if need.devices == 1 else _several_shared(need, node, suited)
+    if found is None:
         return None
-    mask = choose_devices(need, node, suited, 1, later=True)[0]
-    emptiness = sum(_free_part(node.later, number, node.units) for number in bits(mask))
+    opens, emptiness, mask = found
     waits = not node.fits_now(need.amount(node.units, mask))
-    room = node.later if waits else node.now()
+    room = later if waits else node.now()
     how_packed = rank(need, node.usable.bit_count(), room.devices.bit_count(), 0, spread=spread)
     return (opens, emptiness, waits, *how_packed, node.name, node.number)
+
+
+def _one_shared(need: Need, node: NodeRoom, suited: int) -> tuple[int, int, int] | None:
+    """As `_several_shared` does for several devices, where one is wanted."""
+    best: tuple[int, bool, int] | None = None
+    now = node.now()
+    for number in dict.fromkeys((*node.later.shares, *node.unheld.shares)):
+        if not suited >> number & 1:
+            continue
+        units = node.units[number]
+        share = need.share(units)
+        whole = node.later.devices >> number & 1
+        if not whole and node.later.shares.get(number, 0) < share:
+            continue
+        idle = units if now.devices >> number & 1 else now.shares.get(number, 0)
+        key = (_free_part(node.later, number, node.units), idle < share, number)
+        if share <= units and (best is None or key < best):
+            best = key
+    return None if best is None else (0, best[0], 1 << best[2])
+
+
+def _several_shared(need: Need, node: NodeRoom, suited: int) -> tuple[int, int, int] | None:
+    """How many devices would be opened, how much of all of them is free, and which; `None` where none is shared."""
+    capacities = need.capacities(node.later, node.units, suited)
+    opens = max(0, need.devices - sum(node.is_shared(number) for number in capacities))
+    if opens == need.devices or len(capacities) < need.devices:
+        return None
+    mask = choose_devices(need, node, suited, 1, later=True)[0]
+    return opens, sum(_free_part(node.later, number, node.units) for number in bits(mask)), mask
 
 
 def _free_part(room: Room, number: int, units: Mapping[int, int]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bailiff_core.model.pool import Room
 
 from .index import index_for
-from .need import Need
+from .need import Kind, Need
 from .offers import Offer, choose_devices, lowest, offer_of, offers_of, sharing_rank
 from .rooms import NodeRoom, Rooms
 
@@ -23,20 +23,26 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where tasks may go: on these nodes only (`None`: on all), packed or spread."""
+    """Where tasks may go: on these nodes only (`None`: on all), which are those with these labels; packed or spread."""
 
     within: Sequence[NodeRoom] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
     spread: bool = False
+
+    def kind(self, need: Need) -> Kind:
+        """The kind of node that is left for this need."""
+        return Kind(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels)))) if self.labels else need.kind
 
 
 ANYWHERE = Where()
+LISTED = 64
 
 
 def offers(rooms: Rooms, need: Need, where: Where, *, later: bool) -> Iterator[Offer]:
     """Nodes that take a task of this need, best first: the order is as of now, should rooms change meanwhile."""
     suited = _listed(rooms, need, where)
     if suited is None:
-        return index_for(rooms, need.kind).offers(need, later=later, spread=where.spread)
+        return index_for(rooms, where.kind(need)).offers(need, later=later, spread=where.spread)
     return iter(offers_of(need, suited, later=later, spread=where.spread))
 
 
@@ -59,10 +65,15 @@ def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, late
 
     Room now goes before room later. Sharers wait for a device that is shared already rather than open another.
     """
-    if need.shared:
-        return _fill_shared(rooms, need, wanted, where, later=later)
-    if not has_room(rooms, need, wanted, where, later=later):
+    if not has_room(rooms, need, wanted, where, later=later or need.shared):
         return None
+    if need.shared:
+        mark = rooms.mark()
+        found = _fill_shared(rooms, need, wanted, where, later=later)
+        if found is None and later:
+            rooms.rollback(mark)
+            found = _fill_in_the_end(rooms, need, wanted, where)
+        return found
     chunks = []
     for from_later in (False, True) if later else (False,):
         while wanted:
@@ -131,11 +142,22 @@ def _fill_shared(rooms: Rooms, need: Need, wanted: int, where: Where, *, later: 
     return chunks
 
 
+def _fill_in_the_end(rooms: Rooms, need: Need, wanted: int, where: Where) -> list[Chunk]:
+    """Where what is free now leads astray: on room to come alone, on which nothing stands in the way of counting."""
+    chunks = []
+    for offer in offers(rooms, need, where, later=True):
+        chunks.append(take_chunk(rooms, need, offer.node, offer.suited, min(offer.count, wanted), later=True))
+        wanted -= len(chunks[-1].masks)
+        if not wanted:
+            break
+    return chunks
+
+
 def _best_shared(rooms: Rooms, need: Need, where: Where) -> Offer | None:
     """The best of the nodes where the task finds a device that is shared already, even if it has to wait there."""
     listed = _listed(rooms, need, where)
     if listed is None:
-        return index_for(rooms, need.kind).best_shared(need, spread=where.spread)
+        return index_for(rooms, where.kind(need)).best_shared(need, spread=where.spread)
     ranked = [(sharing_rank(need, node, suited, spread=where.spread), node, suited) for node, suited in listed]
     fitting = [(key, node, suited) for key, node, suited in ranked if key is not None]
     if not fitting:
@@ -152,6 +174,6 @@ def _listed(rooms: Rooms, need: Need, where: Where) -> list[tuple[NodeRoom, int]
             return found
         inside = dict.fromkeys(where.within)
         return [(node, suited) for node, suited in found if node in inside]
-    if where.within is None:
+    if where.within is None or (where.labels and len(where.within) > LISTED):
         return None
     return [(node, node.devices_of(need.models)) for node in where.within if need.kind.admits(node.labels)]

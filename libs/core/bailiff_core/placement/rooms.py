@@ -1,6 +1,6 @@
 """A cheap view of what is free on each node, on which placements and evictions can be tried and taken back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from .domains import Domains
     from .gang import GangPlace
     from .index import Index
+    from .tally import Tally
 
 Standing = list[tuple["NodeRoom", Room]]
 FootingKey = tuple[str, int, tuple[int, ...]]
+SuitedKey = tuple[Kind, tuple[str, ...], int, int]
 SUITED_KEPT = 64
 CHANGES_KEPT = 100_000
 
@@ -85,8 +87,9 @@ class NodeRoom:
 class Rooms:
     """Free room of all nodes that take tasks, and a log of changes to undo.
 
+    remarks: for refusals, what is true of a need while nodes stay as they are (why.py).
     changed: every node that changed, in order, for the `indices` and `domains` that are kept on these rooms (index.py,
-    domains.py). labels: of all nodes, also of those that take no tasks now.
+    domains.py). labels: of all nodes, also of those that take no tasks now. empty: the same pool without any task.
     """
 
     def __init__(self, nodes: Iterable[NodeRoom], pool: Pool) -> None:
@@ -99,19 +102,17 @@ class Rooms:
         self._changes: list[tuple[NodeRoom, Room, Room]] = []
         self._footings: dict[FootingKey, Standing] = {}
         self._footings_on: dict[int, dict[FootingKey, None]] = {}
+        self.empty: Rooms | None = None
         self._by_name: dict[str, NodeRoom] | None = None
         self._largest: int | None = None
-        self._suited: dict[tuple[Kind, tuple[str, ...], int, int], list[tuple[NodeRoom, int]]] = {}
+        self.remarks: dict[SuitedKey, tuple[int, list[str]]] = {}
+        self.tallies: dict[int, Tally] = {}
+        self._suited: dict[SuitedKey, list[tuple[NodeRoom, int]]] = {}
 
     @classmethod
-    def of(cls, pool: Pool, held_back: Mapping[int, Room] | None = None) -> "Rooms":
-        """What is free on the ready nodes. `held_back`: room by node that must not be touched (an open selection's)."""
-        found = []
-        for node in pool.nodes.values():
-            if node.state == "ready":
-                floor = held_back.get(node.number) if held_back else None
-                found.append(_node_room(node, floor))
-        return cls(found, pool)
+    def of(cls, pool: Pool) -> "Rooms":
+        """What is free on the ready nodes."""
+        return cls((_node_room(node) for node in pool.nodes.values() if node.state == "ready"), pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -133,7 +134,7 @@ class Rooms:
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
             self.labels[number] = node.labels
-            fresh = _node_room(node, None) if node.state == "ready" else None
+            fresh = _node_room(node) if node.state == "ready" else None
             if known is not None and fresh is not None and _same_machine(known, fresh):
                 known.node = node
                 if (known.unheld, known.later) != (fresh.unheld, fresh.later):
@@ -145,6 +146,8 @@ class Rooms:
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
         self._suited.clear()
+        self.remarks.clear()
+        self.tallies.clear()
         self._by_name = self._largest = None
         if known is not None:
             known.gone = True
@@ -159,7 +162,7 @@ class Rooms:
     def _forget_changes(self) -> None:
         """All indices have seen the changes, so that the list does not grow for ever."""
         if len(self.changed) > CHANGES_KEPT:
-            kept: list[Index | Domains] = [*self.indices.values(), *self.domains.values()]
+            kept: list[Index | Domains | Tally] = [*self.indices.values(), *self.domains.values(), *self.tallies.values()]
             for view in kept:
                 view.refresh()
                 view.seen = 0
@@ -183,6 +186,7 @@ class Rooms:
         if key not in self._suited:
             if len(self._suited) >= SUITED_KEPT:
                 self._suited.clear()
+                self.tallies.clear()
             by_name = self.by_name()
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
             found = []
@@ -286,7 +290,7 @@ def _same_machine(one: NodeRoom, other: NodeRoom) -> bool:
     )
 
 
-def _node_room(node: Node, floor: Room | None) -> NodeRoom:
+def _node_room(node: Node) -> NodeRoom:
     usable = node.capacity.devices & ~node.quarantined
     for device in node.devices:
         if not device.healthy:
@@ -306,14 +310,5 @@ def _node_room(node: Node, floor: Room | None) -> NodeRoom:
         if used:
             staying.shares[number] = used
     later = less(free, staying, made.units)
-    if floor is not None:
-        unheld, later = _without(unheld, floor, made.units), _without(later, floor, made.units)
     made.put(unheld, later)
     return made
-
-
-def _without(room: Room, floor: Room, units: Mapping[int, int]) -> Room:
-    """Free room, but for what is held back: a device held back whole is not opened, and not shared any further."""
-    left = less(room, floor, units)
-    shares = {number: free for number, free in left.shares.items() if not floor.devices >> number & 1}
-    return replace(left, shares=shares)

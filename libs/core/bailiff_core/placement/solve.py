@@ -19,8 +19,10 @@ class NoFit:
     why: str
 
 
-def pack(rooms: Rooms, wanted: dict[Need, int], where: Where, budget: Budget, *, later: bool) -> list[Chunk] | NoFit:
-    """Places for so many tasks of each need. `rooms` stays as it was.
+def pack(
+    rooms: Rooms, wanted: dict[Need, int], where: Where, budget: Budget, *, later: bool, explain: bool = True
+) -> list[Chunk] | NoFit:
+    """Places for so many tasks of each need. `rooms` stays as it was. Only with `explain` a refusal says why.
 
     One need: filling nodes in order is exact, because the tasks are interchangeable and a task more on a node costs
     none elsewhere. Several needs: the same greedily, hardest first, and where that fails a search over all packings
@@ -38,8 +40,8 @@ def pack(rooms: Rooms, wanted: dict[Need, int], where: Where, budget: Budget, *,
         rooms.rollback(mark)
         return chunks
     rooms.rollback(mark)
-    if not later and len(wanted) == 1:
-        return NoFit("impossible", "not now")
+    if len(wanted) == 1 and not explain:
+        return NoFit("impossible", "")
     why = why_not(rooms, wanted, where, later=later)
     if why is not None:
         return NoFit("impossible", why)

@@ -1,6 +1,6 @@
 """Places a unit whose members must, or had better, stand in one topology domain (semantics §1 "Topology")."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -9,7 +9,7 @@ from .domains import Domain, asked_for, domains_within
 from .need import Need, Needs
 from .packing import Chunk, Where, capacity
 from .parts import Part
-from .rooms import NodeRoom, Rooms
+from .rooms import Rooms
 from .search import NODES_PER_STEP
 from .solve import NoFit, pack
 
@@ -33,36 +33,34 @@ class Together:
         rounds: tuple[tuple[bool, ...], ...] = ((False,), (True,)) if prefers else ((False, True),)
         for laters in ((True,),) if promised else rounds:
             mark = self._rooms.mark()
-            found = next(self._solutions(self._root, None, laters), None)
+            found = next(self._solutions(self._root, Where(spread=self._spread), laters), None)
             self._rooms.rollback(mark)
             if found is not None:
                 return found
         return self._why_not()
 
-    def _solutions(self, part: Part, within: Sequence[NodeRoom] | None, laters: tuple[bool, ...]) -> Iterator[Dealt]:
+    def _solutions(self, part: Part, around: Where, laters: tuple[bool, ...]) -> Iterator[Dealt]:
         """All ways tried to place the part, one after the other; the room of the one at hand is taken."""
-        for nodes in self._ranges(part, within):
+        for where in self._ranges(part, around):
             mark = self._rooms.mark()
-            yield from self._inside(part, nodes, 0, [], laters)
+            yield from self._inside(part, where, 0, [], laters)
             self._rooms.rollback(mark)
             if self._out_of_steps:
                 return
 
-    def _inside(
-        self, part: Part, nodes: Sequence[NodeRoom] | None, at: int, placed: Dealt, laters: tuple[bool, ...]
-    ) -> Iterator[Dealt]:
+    def _inside(self, part: Part, where: Where, at: int, placed: Dealt, laters: tuple[bool, ...]) -> Iterator[Dealt]:
         if at < len(part.parts):
-            for smaller in self._solutions(part.parts[at], nodes, laters):
-                yield from self._inside(part, nodes, at + 1, placed + smaller, laters)
+            for smaller in self._solutions(part.parts[at], where, laters):
+                yield from self._inside(part, where, at + 1, placed + smaller, laters)
             return
         wanted = {need: len(indices) for need, indices in part.needs.items()}
-        effort = 1 + len(self._rooms.nodes if nodes is None else nodes) // NODES_PER_STEP
+        effort = 1 + len(self._rooms.nodes if where.within is None else where.within) // NODES_PER_STEP
         for later in laters if wanted else ():
             if not self._budget.spend(effort):
                 self._out_of_steps = True
                 self._proves = False
                 return
-            found = pack(self._rooms, wanted, Where(nodes, self._spread), self._budget, later=later)
+            found = pack(self._rooms, wanted, where, self._budget, later=later, explain=False)
             if isinstance(found, NoFit):
                 self._proves = self._proves and found.kind == "impossible"
                 continue
@@ -74,26 +72,27 @@ class Together:
         if not wanted:
             yield placed
 
-    def _ranges(self, part: Part, within: Sequence[NodeRoom] | None) -> Iterator[Sequence[NodeRoom] | None]:
+    def _ranges(self, part: Part, around: Where) -> Iterator[Where]:
         """Where the part may stand, best first: finer levels before coarser ones, of several domains the one left fullest."""
         rule = part.rule
         if rule is None:
-            yield within
+            yield around
             return
         coarsest = -1 if rule.required is None else rule.required
         finest = rule.preferred if rule.preferred is not None else coarsest
         asked = asked_for(part.wanted(), self._rooms)
         for level in range(finest, coarsest - 1, -1):
             if level < 0:
-                yield within
+                yield around
                 return
             ranked = []
-            for domain in domains_within(self._rooms, rule, level, within, part.standing):
+            for domain in domains_within(self._rooms, rule, level, around.within, part.standing):
                 fullness = domain.fullness(asked)
                 if fullness is not None:
                     ranked.append((-fullness, domain.key, domain.nodes))
-            for _, _, nodes in sorted(ranked, key=lambda entry: entry[:2]):
-                yield nodes
+            for _, key, nodes in sorted(ranked, key=lambda entry: entry[:2]):
+                labels = tuple(zip(rule.levels, key, strict=False))
+                yield replace(around, within=nodes, labels=around.labels + labels)
 
     def _why_not(self) -> NoFit:
         """Why nothing was found; a proof where there is one, be it of some of the parts alone."""
@@ -129,18 +128,23 @@ def _less_asked(root: Part) -> Iterator[Part]:
 
 
 def _sentence(rooms: Rooms, root: Part, kind: str, *, spread: bool) -> str:
-    part = root if root.rule is not None or not root.parts else root.parts[0]
-    rule, wanted = part.rule, part.wanted()
-    tasks = " and ".join(f"{len(indices)} × ({need})" for need, indices in wanted.items())
-    whose = f" of sub-group {part.name!r}" if part.name else ""
-    if rule is None or rule.required is None:
-        return f"found no place for {tasks} together within the search steps"
-    level = rule.levels[rule.required]
+    wanted = {need: len(indices) for need, indices in root.wanted().items()}
+    plain = pack(rooms, wanted, Where(spread=spread), Budget(0), later=True)
+    if isinstance(plain, NoFit) and plain.kind == "impossible":
+        return plain.why
+    tasks = " and ".join(f"{count} × ({need})" for need, count in wanted.items())
     if kind == "gave-up":
-        return f"found no {level} of the topology {rule.topology!r} for {tasks}{whose} within the search steps"
+        return f"found no place for {tasks} that keeps the rules of topology within the search steps"
+    part = root
+    while part.parts and _is_chain(root):
+        part = part.parts[0]
+    rule = part.rule
+    if rule is None or rule.required is None or not _is_chain(root):
+        return f"{tasks}: each part finds a topology domain by itself, but not all of them together"
+    level = rule.levels[rule.required]
+    whose = f" of sub-group {part.name!r}" if part.name else ""
     text = f"needs {tasks}{whose} together in one {level} of the topology {rule.topology!r}"
-    everywhere = domains_within(rooms, rule, rule.required, None, ())
-    if not everywhere:
+    if not domains_within(rooms, rule, rule.required, None, ()):
         return f"{text}: no node has the labels {', '.join(rule.levels[: rule.required + 1])}"
     domains = domains_within(rooms, rule, rule.required, None, part.standing)
     if part.standing and not domains:
@@ -151,6 +155,6 @@ def _sentence(rooms: Rooms, root: Part, kind: str, *, spread: bool) -> str:
 
 
 def _roomiest(rooms: Rooms, domains: list[Domain], need: Need, *, spread: bool) -> str:
-    found = [(-capacity(rooms, need, Where(domain.nodes, spread), later=True), domain.key) for domain in domains]
+    found = [(-capacity(rooms, need, Where(domain.nodes, spread=spread), later=True), domain.key) for domain in domains]
     most, key = min(found)
     return f"the roomiest of {len(found)}, {'/'.join(key)}, has room for {-most} of {need}"

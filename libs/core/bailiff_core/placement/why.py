@@ -1,27 +1,28 @@
 """Says in one sentence why tasks of one kind do not fit: the fast check before any packing is tried."""
 
 from .need import Need
-from .packing import Where, capacity
+from .packing import Where, capacity, has_room, offers
 from .rooms import NodeRoom, Rooms
+
+REMARKS_KEPT = 256
 
 
 def why_not(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -> str | None:
     """A reason that holds whatever the packing: one kind of task lacks room by itself, or the sums do not add up."""
     for need, count in wanted.items():
-        places = capacity(rooms, need, where, later=later)
-        if places < count:
-            return _one_need(rooms, need, count, places)
+        if not has_room(rooms, need, count, where, later=later):
+            return _one_need(rooms, need, count, capacity(rooms, need, where, later=later))
     if len(wanted) > 1:
-        return _sums(rooms, wanted, later=later)
+        return _sums(rooms, wanted, where, later=later)
     return None
 
 
-def _sums(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
+def _sums(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -> str | None:
     asked = sum(need.gpus * count for need, count in wanted.items())
     useful: dict[NodeRoom, int] = {}
-    for need in wanted:
-        for node, suited in rooms.suited(need):
-            useful[node] = useful.get(node, 0) | suited
+    for need in wanted if asked else ():
+        for offer in offers(rooms, need, where, later=later):
+            useful[offer.node] = useful.get(offer.node, 0) | offer.suited
     free = sum(((node.later if later else node.now()).devices & mask).bit_count() for node, mask in useful.items())
     if free < asked:
         return f"needs {asked} GPUs in all, {free} are {'free or on their way out' if later else 'free'}"
@@ -29,32 +30,41 @@ def _sums(rooms: Rooms, wanted: dict[Need, int], *, later: bool) -> str | None:
 
 
 def _one_need(rooms: Rooms, need: Need, count: int, places: int) -> str:
-    if need.gpus and need.gpus == max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0):
+    largest, unsuited = _remarks(rooms, need)
+    if need.gpus and need.gpus == largest:
         wants = f"{_many(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
         has = "none has them" if not places else f"{places} {'has' if places == 1 else 'have'} them"
     else:
         wants = f"room for {_many(count, 'task')} of {need}{' each' if count > 1 else ''}"
         has = "there is none" if not places else f"there is room for {places}"
-    return "; ".join([f"needs {wants}, {has}", *_unsuited(rooms, need)])
+    return "; ".join([f"needs {wants}, {has}", *unsuited])
 
 
 def _free(need: Need) -> str:
     return str(need).replace(" GPU", " free GPU", 1)
 
 
-def _unsuited(rooms: Rooms, need: Need) -> list[str]:
-    """Which nodes are out of the question, by what they lack first."""
-    lacking: dict[str, int] = {}
-    for node in rooms.nodes.values():
-        what = _lacks(node, need)
-        if what:
-            lacking[what] = lacking.get(what, 0) + 1
-    return [
-        f"{_many(nodes, 'node')} {'lacks' if nodes == 1 else 'lack'} {what}"
-        if not what.startswith("is")
-        else f"{_many(nodes, 'node')} {what.replace('is', 'is' if nodes == 1 else 'are', 1)}"
-        for what, nodes in sorted(lacking.items())
-    ]
+def _remarks(rooms: Rooms, need: Need) -> tuple[int, list[str]]:
+    """GPUs of the largest node that suits, and which nodes are out of the question, by what they lack first."""
+    key = (need.kind, need.nodes, need.devices, need.share_bytes)
+    if key not in rooms.remarks:
+        if len(rooms.remarks) >= REMARKS_KEPT:
+            rooms.remarks.clear()
+        lacking: dict[str, int] = {}
+        for node in rooms.nodes.values():
+            what = _lacks(node, need)
+            if what:
+                lacking[what] = lacking.get(what, 0) + 1
+        rooms.remarks[key] = (
+            max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0),
+            [
+                f"{_many(nodes, 'node')} {'lacks' if nodes == 1 else 'lack'} {what}"
+                if not what.startswith("is")
+                else f"{_many(nodes, 'node')} {what.replace('is', 'is' if nodes == 1 else 'are', 1)}"
+                for what, nodes in sorted(lacking.items())
+            ],
+        )
+    return rooms.remarks[key]
 
 
 def _lacks(node: NodeRoom, need: Need) -> str | None:

@@ -62,6 +62,11 @@ class Shields:
             else:
                 self._tests.append((rule.name, test))
 
+    @property
+    def by_group(self) -> bool:
+        """Whether no rule is on that could tell jobs of one group apart; units of one job it may."""
+        return all(isinstance(test, Groups) or name == already_leaving.NAME for name, test in self._tests)
+
     def excluded_by(self, unit: Unit) -> str | None:
         """The name of the first rule that shields the unit, or `None`: it may be taken."""
         for name, test in self._tests:
@@ -100,14 +105,13 @@ class Together:
     """
 
     def __init__(self, pool: Pool, verb: Verb, asker: Job, earlier: Sequence[Unit] = ()) -> None:
-        self._pool = pool
-        self._earlier = earlier
+        self._budgets = budget.Groups(pool, earlier)
         self._quotas = quota_shields.Quotas.of(pool, verb, asker)
-        self.on = bool(pool.rules.protections.budgets) or self._quotas is not None
+        self.on = bool(self._budgets.left) or self._quotas is not None
 
     def forbids(self, leaving: Sequence[Unit]) -> str | None:
         """Why these units, each allowed by itself, may not all leave; a sentence, or `None`."""
-        spent = budget.within(self._pool, [*self._earlier, *leaving])
+        spent = self._budgets.forbid(leaving)
         return spent if spent is not None or self._quotas is None else self._quotas.forbid(leaving)
 
 

@@ -4,7 +4,7 @@ A job counts from the decision that it leaves until it is gone. Surplus that lea
 goes on. Neither does a reservation that is dropped, nor a job that its owner wants gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Budget, Verb
 from bailiff_core.model.pool import Job, Pool
@@ -19,37 +19,42 @@ NAME = "budget"
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
     """Running jobs of a group that can lose nobody more at present."""
-    spent = [budget for budget in pool.rules.protections.budgets if _left(pool, budget) < 1]
+    groups = Groups(pool)
+    spent = [budget for budget, left in groups.left if left < 1]
 
     def covered(unit: Unit) -> bool:
-        return _counts(unit) and any(_covers(pool, budget, unit.job) for budget in spent)
+        return _counts(unit) and any(groups.covers(budget, unit.job) for budget in spent)
 
     return covered if spent else None
 
 
-def within(pool: Pool, leaving: Sequence[Unit]) -> str | None:
-    """The budget that these would exceed if they left together, as a sentence, or `None`. Each unit at most once."""
-    for budget in pool.rules.protections.budgets:
-        left = _left(pool, budget)
-        lost = sum(_counts(unit) and _covers(pool, budget, unit.job) for unit in leaving)
-        if lost > left:
-            return f"budget {budget.name!r} lets at most {budget.most} of its jobs leave at a time, {max(0, left)} more now"
-    return None
+class Groups:
+    """The groups that the policy names, and what each may still lose. `earlier`: units about to leave for others."""
 
+    def __init__(self, pool: Pool, earlier: Sequence[Unit] = ()) -> None:
+        budgets = pool.rules.protections.budgets
+        self._tree = tree_of(pool) if budgets else None
+        leaving = [pool.jobs[name] for name in pool.leaving] if budgets else []
+        gone = [job for job in leaving if job.phase == "evicting" and not job.cancelled]
+        gone += [unit.job for unit in earlier if _counts(unit)]
+        self.left = [(budget, budget.most - sum(self.covers(budget, job) for job in gone)) for budget in budgets]
 
-def _left(pool: Pool, budget: Budget) -> int:
-    jobs = [pool.jobs[name] for name in pool.leaving]
-    return budget.most - sum(not job.cancelled and _covers(pool, budget, job) for job in jobs)
+    def covers(self, budget: Budget, job: Job) -> bool:
+        """Whether the job is one of the group."""
+        if not matches(job, budget.labels.items()):
+            return False
+        if budget.project is None or self._tree is None:
+            return True
+        return budget.project in self._tree.branches[self._tree.leaf_of(job.project)].path
+
+    def forbid(self, leaving: Iterable[Unit]) -> str | None:
+        """Why these may not all go, as a sentence, or `None`."""
+        jobs = [unit.job for unit in leaving if _counts(unit)] if self.left else []
+        for budget, left in self.left:
+            if sum(self.covers(budget, job) for job in jobs) > left:
+                return f"budget {budget.name!r} lets at most {budget.most} of its jobs leave at a time, {max(0, left)} more now"
+        return None
 
 
 def _counts(unit: Unit) -> bool:
     return unit.core and unit.job.phase != "reserved"
-
-
-def _covers(pool: Pool, budget: Budget, job: Job) -> bool:
-    if not matches(job, budget.labels.items()):
-        return False
-    if budget.project is None:
-        return True
-    tree = tree_of(pool)
-    return budget.project in tree.branches[tree.leaf_of(job.project)].path

@@ -48,10 +48,14 @@ def keeps_from_borrowing(scene: "Scene", unit: Unit) -> str | None:
         if pool.now >= may_borrow_at(pool, project):
             continue
         asked = asked or of_unit(unit, scene.usage.smallest)
-        after = scene.usage.allocated(project).plus(asked)
-        if any(bound != UNLIMITED and used > bound for used, bound in zip(after, tree.branches[project].quota, strict=True)):
+        if _borrows(scene.usage.allocated(project), asked, tree.branches[project].quota):
             return f"{called(project)} was reclaimed from a moment ago and does not borrow back yet (rule {NAME})"
     return None
+
+
+def _borrows(used: Amounts, asked: Amounts, quota: Amounts) -> bool:
+    """Whether it would go beyond its quota of something that is asked for."""
+    return any(asked[at] > 0 and quota[at] != UNLIMITED and used[at] + asked[at] > quota[at] for at in range(len(quota)))
 
 
 def opens_next(pool: Pool) -> int | None:

@@ -21,6 +21,8 @@ from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.scene import Scene
 
+Kept = tuple[str, dict[int, Room], int | None]
+
 
 class Backfill:
     """The place that is kept for `head`, the first unit that found no room (and is kept out by nothing else).
@@ -52,6 +54,10 @@ class Backfill:
     def starts(self) -> int | None:
         """When the head can start."""
         return self._starts if self.kept else None
+
+    def keeps(self) -> Kept:
+        """For whom what is kept until when: while this is the same, no room grew, and only less is free, nobody may pass anew."""
+        return self.head.id, self.kept, self.starts
 
     def place(self, unit: Unit, budget: Budget) -> GangPlace | NoFit:
         """`place_unit` for a unit behind the head."""

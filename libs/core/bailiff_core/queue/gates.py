@@ -50,6 +50,20 @@ def over_quota(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> st
     return None
 
 
+def never_within_bounds(scene: "Scene", unit: Unit) -> str | None:
+    """Why the unit would be above a limit or, not preemptible, above a quota, even if nobody else used anything."""
+    usage = scene.usage
+    asked = of_unit(unit, usage.smallest)
+    for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
+        branch = usage.tree.branches[project]
+        for bound, word in ((branch.limit, "limit"), (branch.quota if not unit.job.preemptible else branch.limit, "quota")):
+            over = _beyond(NOTHING, asked, bound)
+            if over is not None:
+                what = " for work that is not preemptible" if word == "quota" else ""
+                return _would_use(project, over, asked, bound, word, what)
+    return None
+
+
 def may_reclaim(scene: "Scene", shares: Shares, unit: Unit) -> str | None:
     """Why the unit's project is not entitled to take it from others."""
     usage = scene.usage

@@ -56,7 +56,7 @@ def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> Amounts:
     else:
         group_of = [at for at, group in enumerate(job.demand.tasks) for _ in range(group.count)]
         for index in indices:
-            counts[group_of[index]] += 1
+            counts[group_of[index] if index < len(group_of) else -1] += 1  # of a job scaled down some may still be there
     found = NOTHING
     for group, count in zip(job.demand.tasks, counts, strict=True):
         if count:

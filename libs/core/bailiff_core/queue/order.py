@@ -40,6 +40,7 @@ def dequeue(pool: Pool, job: Job) -> None:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at]
     pool.untried.pop(job.id, None)
+    pool.passed_over.pop(job.id, None)
 
 
 def shares_now(scene: "Scene") -> dict[str, Amounts]:
@@ -113,11 +114,10 @@ class Pass:
 
     def put_back(self, job: Job) -> None:
         """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
-        if job.id in self._jobs:
+        if job.id in self._jobs or next_unit(job) is None:
             return
         self._jobs[job.id] = job
         leaf = self._usage.leaf_of(job)
-        self._jobs[job.id] = job
         heappush(self._at(leaf).heap, (try_key(job), 0, job.id))
         self._unsure.append(leaf)
 

@@ -197,12 +197,19 @@ class Usage:
             self._by_bytes.pop(name, None)
         if before == now:
             return
-        for counted, sign in ((before, -1), (now, 1)):
-            if counted is None:
-                continue
-            if counted.allocated != NOTHING:
-                self._use(counted.leaf, counted.preemptible, counted.allocated.times(sign))
-            _add(self.requests, self.tree.branches[counted.leaf].path, counted.requested.times(sign))
+        if before is not None and now is not None and (before.leaf, before.preemptible) == (now.leaf, now.preemptible):
+            self._charge(now, now.allocated.minus(before.allocated), now.requested.minus(before.requested))
+            return
+        if before is not None:
+            self._charge(before, NOTHING.minus(before.allocated), NOTHING.minus(before.requested))
+        if now is not None:
+            self._charge(now, now.allocated, now.requested)
+
+    def _charge(self, counted: _Counted, allocated: Amounts, requested: Amounts) -> None:
+        if allocated != NOTHING:
+            self._use(counted.leaf, counted.preemptible, allocated)
+        if requested != NOTHING:
+            _add(self.requests, self.tree.branches[counted.leaf].path, requested)
 
     def _measured(self, job: Job) -> _Counted:
         leaf = self.leaf_of(job)

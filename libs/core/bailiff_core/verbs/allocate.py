@@ -11,7 +11,7 @@ from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
-from bailiff_core.queue.backfill import Backfill
+from bailiff_core.queue.backfill import Backfill, Kept
 from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.queue.order import Pass, queue_key
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
@@ -27,14 +27,19 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     """Try the waiting jobs in queue order; one that does not fit is passed over, as far as the policy's backfill lets it.
 
     Only what may have changed is tried: every job after room grew, otherwise those that joined the queue since, and the
-    head of the queue, because others may not delay it.
+    head of the queue, because others may not delay it. Whoever was passed over for its sake is tried again when
+    something else is kept for it.
     """
     if "allocate" not in pool.rules.preemption.verbs:
         return
     if pool.room_grew:
         pool.unplaceable.clear()
         pool.untried = dict.fromkeys(pool.queue)
+        pool.passed_over.clear()
         pool.room_grew = False
+    if pool.passed_over and _kept_now(pool) != pool.kept_for_head:
+        pool.untried.update(pool.passed_over)
+        pool.passed_over.clear()
     waiting = [pool.jobs[name] for name in pool.untried if ready_to_try(pool, pool.jobs[name])]
     waiting = [job for job in waiting if not behind_selection(pool, job)]
     if not waiting:
@@ -86,6 +91,7 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         place = backfill.place(unit, _budget(pool))
         scene.rollback(mark)
         if not isinstance(place, GangPlace):
+            pool.passed_over[unit.job.id], pool.kept_for_head = None, backfill.keeps()
             return f"it would delay {backfill.head.id}, which is first in the queue"
     # What MiB of a device come to is known only now: of which device.
     return over_limit(scene, unit, place) or over_quota(scene, unit, place) or place
@@ -127,6 +133,13 @@ def _head(pool: Pool) -> Job | None:
     return None
 
 
+def _kept_now(pool: Pool) -> Kept | None:
+    """What backfill keeps for the head of the queue as things stand."""
+    head = _head(pool)
+    unit = next_unit(head) if head is not None else None
+    return Backfill(scene_of(pool), unit, _budget(pool)).keeps() if unit is not None else None
+
+
 def _budget(pool: Pool) -> Budget:
     return Budget(pool.rules.preemption.search_steps)
 
@@ -144,8 +157,9 @@ def behind_selection(pool: Pool, job: Job) -> bool:
 
 def _placed(pool: Pool, unit: Unit, place: GangPlace) -> Decision:
     job = unit.job
-    expires = pool.now + pool.rules.preemption.reservation_expiry if place.later else None
+    waits = place.later or job.phase == "reserved"
+    expires = pool.now + pool.rules.preemption.reservation_expiry if waits else None
     shares = to_shares(place)
     if job.phase != "pending":
-        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=place.later, expires=expires)
-    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=place.later, expires=expires)
+        return JobGrown(job=job.id, attempt=job.attempt, placement=shares, reserved=waits, expires=expires)
+    return JobPlaced(job=job.id, attempt=job.attempt + 1, placement=shares, reserved=waits, expires=expires)

@@ -89,10 +89,9 @@ class Losers:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.lowest: dict[str, int] = {}
-        for name in pool.active:
-            job = pool.jobs[name]
-            if job.preemptible and job.phase != "evicting":
-                self.lowest[job.project] = min(job.priority, self.lowest.get(job.project, job.priority))
+        for phase, priority, project, preemptible in scene_of(pool).holdings.groups:
+            if preemptible and phase != "evicting":
+                self.lowest[project] = min(priority, self.lowest.get(project, priority))
         self.anybody = bool(self.lowest)
         self._least = min(self.lowest.values(), default=0)
 

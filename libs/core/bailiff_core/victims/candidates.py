@@ -4,14 +4,16 @@ A surplus task can go while its job stays; the core goes only with all surplus. 
 number of them from the first on may be taken.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import Unit, allocated_tasks, holds, victim_units, whole
+from bailiff_core.placement.holdings import Group
 from bailiff_core.protections import Shields, already_leaving
+from bailiff_core.scene import Scene
 
 from .objective import FREE, Price, Scale, price
 
@@ -34,14 +36,19 @@ class Step:
 
 
 Chain = list[Step]
+NAMED = 5
 
 
 @dataclass(slots=True)
 class Field:
-    """All jobs that hold room: what each may lose, by job id in order of age, and which rule shields what else there is."""
+    """All jobs that hold room: what each may lose, by job id in order of age, and which rule shields what else there is.
+
+    groups: where only some jobs were looked at, what is known of all of them.
+    """
 
     chains: dict[str, Chain] = field(default_factory=dict)
     excluded: dict[str, list[Unit]] = field(default_factory=dict)
+    groups: "Groups | None" = None
 
     def shield(self, rule: str, units: Iterable[Unit]) -> None:
         """Count these units as excluded by the rule."""
@@ -52,16 +59,71 @@ class Field:
         return [step for chain in self.chains.values() for step in chain]
 
 
+@dataclass(slots=True)
+class Groups:
+    """All jobs that hold room, counted: groups whose jobs may be victims, how many those are, and by rule who is not."""
+
+    yielding: list[Group] = field(default_factory=list)
+    candidates: int = 0
+    excluded: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+
+    def shield(self, rule: str, jobs: int, first: Iterable[tuple[int, str]]) -> None:
+        """Count so many jobs as excluded by the rule; the `first` of them by age and name."""
+        if jobs > 0:
+            self.excluded[rule] = self.excluded.get(rule, 0) + jobs
+            self.examples[rule] = sorted([*self.examples.get(rule, ()), *first])[:NAMED]
+
+
 class Board:
     """What one batch knows of the jobs that hold room, kept while its answers are found one after the other."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.jobs = sorted((pool.jobs[name] for name in pool.active), key=lambda job: (job.seq, job.id))
-        self.scale = Scale.of(pool, self.jobs)
+    def __init__(self, scene: Scene) -> None:
+        self.pool = scene.pool
+        self.scene = scene
+        self.scale = Scale.of(scene.pool.rules.preemption, scene.holdings)
+        self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, Price, bool]]] = {}
         self._gone: dict[str, int] = {}
         self._fields: dict[tuple[object, ...], Field] = {}
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All of them, the oldest first."""
+        if self._jobs is None:
+            pool = self.pool
+            self._jobs = sorted((pool.jobs[name] for name in pool.active), key=lambda job: (job.seq, job.id))
+        return self._jobs
+
+    def groups(self, verb: Verb, asker: Job) -> Groups | None:
+        """Who may leave for this asker, by group; `None` where rules are on that tell jobs of one group apart."""
+        shields = Shields(self.pool, verb, asker)
+        if not shields.by_group:
+            return None
+        holdings, jobs = self.scene.holdings, self.pool.jobs
+        apart: dict[Group, dict[str, None]] = {}
+        for job in [asker, *(jobs[name] for name, units in self._gone.items() if units >= len(self._steps_of(jobs[name])))]:
+            if job.id in holdings.of:
+                apart.setdefault(holdings.of[job.id].group, {})[job.id] = None
+        found = Groups()
+        found.shield(already_leaving.NAME, len(self._gone), ((jobs[name].seq, name) for name in self._gone))
+        for group, members in holdings.groups.items():
+            others = apart.get(group, {})
+            count = len(members) - len(others)
+            rule = shields.excluded_by(whole(jobs[members[0][1]]))
+            if rule is None:
+                found.yielding.append(group)
+                found.candidates += count
+            else:
+                found.shield(rule, count, [age for age in members[: NAMED + len(others)] if age[1] not in others])
+        return found
+
+    def few(self, verb: Verb, asker: Job, names: Iterable[str], groups: Groups, under_share: Mapping[str, bool]) -> Field:
+        """`field`, of these jobs alone."""
+        jobs = [self.pool.jobs[name] for name in dict.fromkeys(names)]
+        found = self._build(verb, asker, under_share, sorted(jobs, key=lambda job: (job.seq, job.id)))
+        found.groups = groups
+        return found
 
     def field(self, verb: Verb, asker: Job, under_share: Mapping[str, bool] | None = None) -> Field:
         """Who may leave for this asker. Askers alike in what rules look at share one field.
@@ -70,7 +132,7 @@ class Board:
         """
         key = (verb, asker.priority, asker.project, asker.class_name, asker.preemptible, asker.id if asker.tasks else "")
         if key not in self._fields:
-            self._fields[key] = self._build(verb, asker, under_share or {})
+            self._fields[key] = self._build(verb, asker, under_share or {}, self.jobs)
         return self._fields[key]
 
     def taken(self, job: Job, units: int) -> None:
@@ -87,12 +149,12 @@ class Board:
                 rest[0].before = None
                 found.chains[job.id] = rest
 
-    def _build(self, verb: Verb, asker: Job, under_share: Mapping[str, bool]) -> Field:
+    def _build(self, verb: Verb, asker: Job, under_share: Mapping[str, bool], jobs: Sequence[Job]) -> Field:
         found = Field()
         pool, scale = self.pool, self.scale
         shields = Shields(pool, verb, asker)
         short_grace = _short_grace(pool, asker)
-        for job in self.jobs:
+        for job in jobs:
             if job is asker:
                 continue
             steps = self._steps_of(job, in_one=verb == "consolidate")

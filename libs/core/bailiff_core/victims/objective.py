@@ -17,8 +17,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.places import bits
+from bailiff_core.model.policy import PreemptionRules
+from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.model.sharing import share_of, shares_devices, units_of
+from bailiff_core.placement.holdings import Holdings
 
 MOST_CLASSES = 64
 
@@ -54,7 +57,10 @@ def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Pric
     started = [task for task in leaving if task.state != "reserved"]
     if not started:
         return Price(promises=1)
-    gpu_milli = held_gpu_milli(pool, job, started)
+    if not any(map(shares_devices, job.demand.tasks)):
+        gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
+    else:
+        gpu_milli = held_gpu_milli(pool, job, started)
     return Price(
         gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started)
     )
@@ -86,26 +92,28 @@ def lost_gpu_ms(pool: Pool, job: Job, gpu_milli: int) -> int:
 def _nodes_left_broken(pool: Pool, job: Job, leaving: Sequence[Task]) -> int:
     mine: dict[int, list[Task]] = {}
     for task in leaving:
-        mine.setdefault(task.node, []).append(task)
-    groups = job.groups()
-    broken = 0
-    for number, tasks in mine.items():
-        node = pool.nodes[number]
-        staying = node.held.devices & ~node.releasing.devices | node.reserved.devices
-        devices = 0
-        shares = dict(node.held.shares)
-        for device, units in node.releasing.shares.items():
-            shares[device] = shares.get(device, 0) - units
-        for device, units in node.reserved.shares.items():
-            shares[device] = shares.get(device, 0) + units
-        for task in tasks:
-            devices |= task.devices
-            if shares_devices(groups[task.index]):
-                for device_of in node.devices:
-                    if task.devices >> device_of.number & 1 and device_of.number in shares:
-                        shares[device_of.number] -= share_of(groups[task.index], device_of)
-        broken += bool(devices and (staying & ~devices or any(units > 0 for units in shares.values())))
-    return broken
+        if task.devices:
+            mine.setdefault(task.node, []).append(task)
+    return sum(_stays_in_use(pool.nodes[number], job, tasks) for number, tasks in mine.items())
+
+
+def _stays_in_use(node: Node, job: Job, leaving: Sequence[Task]) -> bool:
+    """Whether others keep devices of the node when these leave."""
+    staying = node.held.devices & ~node.releasing.devices | node.reserved.devices
+    for task in leaving:
+        staying &= ~task.devices
+    if staying or not (node.held.shares or node.reserved.shares):
+        return bool(staying)
+    shares = dict(node.held.shares)
+    for number, units in node.reserved.shares.items():
+        shares[number] = shares.get(number, 0) + units
+    for number, units in node.releasing.shares.items():
+        shares[number] = shares.get(number, 0) - units
+    for task in leaving:
+        group = job.group(task.index)
+        for number in bits(task.devices) if shares_devices(group) else ():
+            shares[number] = shares.get(number, 0) - share_of(group, node.devices[number])
+    return any(units > 0 for units in shares.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +125,9 @@ class Scale:
     of_level: tuple[int, ...]
 
     @classmethod
-    def of(cls, pool: Pool, jobs: Iterable[Job]) -> "Scale":
+    def of(cls, rules: PreemptionRules, holdings: Holdings) -> "Scale":
         """A scale for any set of victims among these jobs."""
-        priorities: dict[int, None] = {}
-        count = 0
-        for job in jobs:
-            priorities[job.priority] = None
-            count += 1
-        rules = pool.rules.preemption
-        gpus = tasks = 0
-        for node in pool.nodes.values():
-            gpus += len(node.devices)
-            tasks += node.held.slots + node.reserved.slots
+        gpus, tasks, count = holdings.gpus, holdings.tasks, len(holdings.of)
         most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
         unit = 2 * tasks + 2  # below all: victims that may take longer than the asker's short grace
         of_level = []
@@ -138,7 +137,7 @@ class Scale:
         of_share = unit
         unit *= 2 * (1000 * gpus + 1) + 1
         ranks = {}
-        for priority in sorted(priorities):
+        for priority in holdings.priorities():
             ranks[priority] = unit
             unit *= 2 * (1000 * gpus + 1) + 1
         return cls(ranks, of_share, tuple(of_level))

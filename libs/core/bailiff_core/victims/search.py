@@ -66,6 +66,7 @@ class Search:
     def _relaxed(self) -> Found | None:
         certain = True
         slots: Slots | None = None
+        short = 0
         for need, indices in self.needs.items():
             slots, short = slots_of(self.kept, self.rooms, need, self.field, len(indices))
             if short <= 0:
@@ -89,13 +90,11 @@ class Search:
             return None
         if not certain:
             return None
-        runner_up = self._next_best(slots) if simple and slots is not None else []
+        runner_up = self._next_best(slots, short) if simple and slots is not None else []
         return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
 
-    def _next_best(self, slots: Slots) -> list[Step]:
+    def _next_best(self, slots: Slots, short: int) -> list[Step]:
         best: list[Step] = []
-        indices = next(iter(self.needs.values()))
-        short = len(indices) - slots.free
         heaviest = sorted(self.bound, key=lambda step: (-step.weight, step.young))[:RUNNER_UP_TRIES]
         for spared in heaviest:
             part = self.budget.part(self.budget.left // 4)

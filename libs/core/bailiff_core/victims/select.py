@@ -1,6 +1,6 @@
 """Answers one request for room: the joint rule of semantics §3, for consolidate, reclaim and preempt."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bailiff_core.model.amounts import NOTHING, UNLIMITED
@@ -15,13 +15,14 @@ from bailiff_core.queue.gates import Shares, over_limit
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import Scene
 
-from .candidates import Board, Field, Step
+from .candidates import NAMED, Board, Field, Step
 from .consolidation import consolidate
 from .fit import surely_not
 from .moves import find_new_places
 from .nearest import what_it_would_take
 from .objective import MOST_CLASSES
 from .search import Found, Search
+from .shortlist import among_few
 from .slots import Kept
 from .terms import Terms, why_not_ask
 
@@ -43,7 +44,7 @@ class Batch:
     @classmethod
     def on(cls, scene: Scene, shares: Shares | None = None) -> "Batch":
         """A batch on the scene as it stands."""
-        return cls(scene, shares_now(scene) if shares is None else shares, Board(scene.pool))
+        return cls(scene, shares_now(scene) if shares is None else shares, Board(scene))
 
 
 def select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, *, request: int = 0) -> Answer:
@@ -74,8 +75,13 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
         budget.join(part)
         if isinstance(found_free, GangPlace) and over_limit(scene, unit, found_free) is None:
             return answer.model_copy(update={"verb": "allocate", "placement": to_shares(found_free)})
-    field = batch.board.field(verb, job, _under_share(batch) if verb == "reclaim" else None)
+    under_share = _under_share(batch) if verb == "reclaim" else {}
     terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
+    few = among_few(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
+    if few is not None:
+        found = Found(few.steps, proven=True, runner_up=few.runner_up, bound=few.steps)
+        return _agreed(batch, answer, unit, few.field, terms, budget, found)
+    field = batch.board.field(verb, job, under_share)
     if verb == "consolidate":
         found = consolidate(scene, unit, field, terms, budget, batch.slots)
     else:
@@ -168,7 +174,7 @@ def _under_share(batch: Batch) -> dict[str, bool]:
     """Projects over their quota and not over their fair share in GPUs, as they are before anything is taken."""
     usage = batch.scene.usage
     found = {}
-    for project in dict.fromkeys(job.project for job in batch.board.jobs):
+    for project in dict.fromkeys(group[2] for group in batch.scene.holdings.groups):
         leaf = usage.tree.leaf_of(project)
         quota = usage.tree.branches[leaf].quota.gpu_milli
         used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, NOTHING).gpu_milli
@@ -184,8 +190,8 @@ def _explanation(field: Field, budget: Budget, found: Found) -> Explanation:
     runner_up = found.runner_up
     names = list(dict.fromkeys(step.job.id for step in sorted(runner_up, key=lambda step: (step.job.seq, step.job.id))))
     return Explanation(
-        candidates=len(field.chains),
-        excluded=tuple(_counted(rule, units) for rule, units in sorted(field.excluded.items())),
+        candidates=len(field.chains) if field.groups is None else field.groups.candidates,
+        excluded=tuple(_excluded(field)),
         steps=budget.used,
         proven=found.proven,
         runner_up=tuple(names[:MOST_NAMED]),
@@ -196,6 +202,12 @@ def _explanation(field: Field, budget: Budget, found: Found) -> Explanation:
     )
 
 
-def _counted(rule: str, units: Sequence[Unit]) -> Excluded:
-    jobs = dict.fromkeys(unit.job.id for unit in units)
-    return Excluded(rule=rule, jobs=len(jobs), examples=tuple(list(jobs)[:5]))
+def _excluded(field: Field) -> Iterator[Excluded]:
+    """By rule how many jobs it shields, the first of them by name."""
+    if field.groups is not None:
+        for rule, count in sorted(field.groups.excluded.items()):
+            yield Excluded(rule=rule, jobs=count, examples=tuple(name for _, name in field.groups.examples[rule]))
+        return
+    for rule, units in sorted(field.excluded.items()):
+        jobs = list(dict.fromkeys(unit.job.id for unit in units))
+        yield Excluded(rule=rule, jobs=len(jobs), examples=tuple(jobs[:NAMED]))

@@ -7,7 +7,7 @@ slot by slot, as one fills a knapsack. Where one slot more suffices, one node ga
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import nsmallest
+from heapq import heappop, heappush, nsmallest
 
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.need import Need
@@ -44,34 +44,40 @@ class Part:
 
 
 class Slots:
-    """What evicting costs for tasks of one need. `single`: every node is a part of its own."""
+    """What evicting costs for tasks of one need. `single`: every node is a part of its own. suited: only these nodes."""
 
-    def __init__(self, rooms: Rooms, need: Need, candidates: Field, *, single: bool) -> None:
+    def __init__(
+        self, rooms: Rooms, need: Need, candidates: Field, *, single: bool, suited: dict[NodeRoom, int] | None = None
+    ) -> None:
         self.rooms = rooms
         self.need = need
         self.candidates = candidates
         self.single = single
-        self.suited = dict(rooms.suited(need))
+        self.suited = dict(rooms.suited(need)) if suited is None else suited
         self.parts = self._parts()
-        self._part_of = {node.number: part for part in self.parts for node in part.nodes}
-        self._stale: dict[int, None] = {}
-        self.free = 0
-        for part in self.parts:
+        self._part_of = {node.number: at for at, part in enumerate(self.parts) for node in part.nodes}
+        self._queue: list[tuple[Key, int, int, bool]] = []  # for one slot: the cheapest part first, by its bound or for certain
+        self._version = [0] * len(self.parts)
+        for at, part in enumerate(self.parts):
             part.slots = sum(self._count(node) for node in part.nodes)
-            self.free += part.slots
+            if single:
+                self._enqueue(at)
+        self.free = sum(part.slots for part in self.parts)
 
     def touch(self, nodes: Iterable[int]) -> None:
         """These nodes changed for good."""
-        for number in nodes:
-            part = self._part_of.get(number)
-            if part is not None:
-                part.known = False
-                slots = sum(self._count(node) for node in part.nodes)
-                self.free += slots - part.slots
-                part.slots = slots
+        for at in dict.fromkeys(self._part_of[number] for number in nodes if number in self._part_of):
+            part = self.parts[at]
+            part.known = False
+            before, part.slots = part.slots, sum(self._count(node) for node in part.nodes)
+            self.free += part.slots - before
+            if self.single:
+                self._enqueue(at)
 
     def cheapest(self, short: int, budget: Budget, without: Step | None = None) -> tuple[list[Step] | None, bool]:
         """The cheapest set that gains `short` slots, or `None`; and whether that is certain. `without`: this step stays."""
+        if self.single and short == 1:
+            return self._one_more(budget, without)
         found: list[list[Option]] = []
         gains = 0
         for part in self.parts:
@@ -85,6 +91,64 @@ class Slots:
                 found.append(options)
                 gains += options[-1].gain
         return (None, True) if gains < short else _mix(found, short, budget)
+
+    def _one_more(self, budget: Budget, without: Step | None) -> tuple[list[Step] | None, bool]:
+        """One slot more: the cheapest of all nodes, of which only those are searched that may be it."""
+        best: Option | None = None
+        aside: list[tuple[Key, int, int, bool]] = []
+        while self._queue and (best is None or self._queue[0][0] < best.key):
+            key, at, version, sure = heappop(self._queue)
+            part = self.parts[at]
+            if version != self._version[at]:
+                continue
+            if not sure:
+                options = self.options(part, budget)
+                if options is None:
+                    heappush(self._queue, (key, at, version, sure))
+                    for entry in aside:
+                        heappush(self._queue, entry)
+                    return None, False
+                if options:
+                    heappush(self._queue, (options[0].key, at, version, True))
+                continue
+            aside.append((key, at, version, sure))
+            if without is None or without.job.id not in part.names:
+                best = part.options[0] if part.options else None
+                break
+            options = self._search(part, budget, without)
+            if options is None:
+                best = None
+                break
+            if options and (best is None or options[0].key < best.key):
+                best = options[0]
+        for entry in aside:
+            heappush(self._queue, entry)
+        return (None if best is None else list(best.steps)), True
+
+    def _enqueue(self, at: int) -> None:
+        self._version[at] += 1
+        bound = self._bound(self.parts[at])
+        if bound is not None:
+            heappush(self._queue, ((bound, 0, ()), at, self._version[at], False))
+
+    def _bound(self, part: Part) -> int | None:
+        """Less than this weight gains no slot on the node; `None`: nothing does."""
+        weights: list[int] = []
+        most = 1
+        for name in part.names:
+            for step in self.candidates.chains.get(name, ()):
+                weights.append(step.weight)
+                for node, room in self.rooms.standing(step.unit):
+                    if node is part.nodes[0]:
+                        most = max(most, room.devices.bit_count())
+        if not weights:
+            return None
+        if not self.need.gpus:
+            return min(weights)
+        node = part.nodes[0]
+        lacking = self.need.gpus * (part.slots + 1) - (node.later.devices & self.suited[node]).bit_count()
+        weights.sort()
+        return sum(weights[: max(1, -(-lacking // most))])
 
     def options(self, part: Part, budget: Budget) -> list[Option] | None:
         """The part's options, found once."""
@@ -223,15 +287,14 @@ Kept = dict[tuple[int, Need, bool], Slots]
 
 def slots_of(kept: Kept, rooms: Rooms, need: Need, candidates: Field, wanted: int) -> tuple[Slots, int]:
     """What is known about the need, and how many slots are lacking for so many tasks. `kept` is filled as one asks."""
-    key = (id(candidates), need, False)
+    known = kept.get((id(candidates), need, True)) or kept.get((id(candidates), need, False))
+    if known is not None:
+        short = wanted - known.free
+    else:
+        short = wanted - sum(slots_for(need, node, node.later, suited) for node, suited in rooms.suited(need))
+    key = (id(candidates), need, short == 1)
     if key not in kept:
-        kept[key] = Slots(rooms, need, candidates, single=False)
-    short = wanted - kept[key].free
-    if short != 1:
-        return kept[key], short
-    key = (id(candidates), need, True)
-    if key not in kept:
-        kept[key] = Slots(rooms, need, candidates, single=True)
+        kept[key] = Slots(rooms, need, candidates, single=short == 1)
     return kept[key], short
 
 

@@ -7,6 +7,7 @@ from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import Together
+from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
 from bailiff_core.queue.tree import called
 from bailiff_core.scene import Scene
@@ -28,7 +29,7 @@ def why_not_ask(scene: Scene, shares: Shares, unit: Unit, verb: Verb) -> str | N
             return "the policy does not let jobs be moved to make room"
         if not unit.job.preemptible:
             return "nobody is moved for a job that is not preemptible itself"
-        return over_limit(scene, unit)
+        return over_limit(scene, unit) or keeps_from_borrowing(scene, unit)
     return over_quota(scene, unit)
 
 
@@ -44,7 +45,7 @@ class Terms:
         self.verb = verb
         self.together = Together(scene.pool, verb, unit.job, earlier)
         self.reclaim = Reclaim(scene, shares, unit) if verb == "reclaim" else None
-        self.limited = over_limit(scene, unit) is not None
+        self.limited = self._above(None) is not None
         self.by_set = self.reclaim is not None or self.together.on
 
     def forbids(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
@@ -73,11 +74,15 @@ class Terms:
         return f"{names[0]} would lose more than it has beyond its share and its quota"
 
     def above_limit(self, leaving: Iterable[Unit], place: GangPlace | None = None) -> str | None:
-        """Why the asker would be above a limit even when these have left."""
+        """Why the asker would be above a limit, or borrow too soon, even when these have left."""
         usage = self.scene.usage
         mark = usage.mark()
         for unit in leaving:
             usage.evict(unit)
-        over = over_limit(self.scene, self.unit, place)
+        over = self._above(place)
         usage.rollback(mark)
         return over
+
+    def _above(self, place: GangPlace | None) -> str | None:
+        over = over_limit(self.scene, self.unit, place)
+        return over if over is not None or self.verb == "reclaim" else keeps_from_borrowing(self.scene, self.unit)

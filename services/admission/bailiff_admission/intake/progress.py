@@ -1,7 +1,7 @@
 """`bailiff.eviction-progress`: what the executor is about to do, or will not do."""
 
 from bailiff_bus.messages import BegunEviction, GivenUpPlan
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.pool import Eviction, Job, Pool
 from bailiff_core.records.facts import EvictionBegun, PlanGivenUp
 from bailiff_core.records.payload import Fact
 
@@ -15,14 +15,20 @@ def facts_of_progress(pool: Pool, progress: BegunEviction | GivenUpPlan) -> list
             return []
         return [PlanGivenUp(plan=progress.plan, reason=progress.reason)]
     job = pool.jobs.get(progress.job)
-    if job is None or job.attempt != progress.attempt or job.eviction is None:
+    if job is None or job.attempt != progress.attempt:
         return []
-    eviction = job.eviction
-    if eviction.decided_seq != progress.decided or eviction.begun_seq is not None:
+    waiting = [eviction for eviction in _evictions(job) if eviction.decided_seq == progress.decided]
+    if not any(eviction.begun_seq is None and eviction.spare_seq is None for eviction in waiting):
         return []
     return [EvictionBegun(job=progress.job, attempt=progress.attempt, decided=progress.decided)]
 
 
 def _begun(pool: Pool, name: str, plan: int) -> bool:
     job = pool.jobs.get(name)
-    return job is not None and job.eviction is not None and job.eviction.plan == plan and job.eviction.begun_seq is not None
+    return job is not None and any(eviction.plan == plan and eviction.begun_seq is not None for eviction in _evictions(job))
+
+
+def _evictions(job: Job) -> list[Eviction]:
+    """The whole job's, and those of single members."""
+    found = (job.eviction, *(task.eviction for task in job.tasks))
+    return [eviction for eviction in found if eviction is not None]

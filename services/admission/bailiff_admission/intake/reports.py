@@ -75,7 +75,7 @@ def facts_of_report(pool: Pool, report: ReportBody) -> list[Fact]:
     if node is None or not isinstance(report, TaskReport):
         return []
     found = _task(pool, node, report.job, report.attempt, report.task)
-    if found is None:
+    if found is None or _about_an_earlier_start(found[1], report):
         return []
     return _task_facts(*found, node, report)
 
@@ -89,15 +89,20 @@ def joined_node(pool: Pool, report: ReportBody) -> Node | None:
 
 def _task(pool: Pool, node: Node, name: str, attempt: int, index: int) -> tuple[Job, Task] | None:
     job = pool.jobs.get(name)
-    if job is None or job.attempt != attempt or index >= len(job.tasks):
+    task = job.task(index) if job is not None and job.attempt == attempt else None
+    if job is None or task is None or task.node != node.number or task.state in ("reserved", "released"):
         return None
-    task = job.tasks[index]
-    return (job, task) if task.node == node.number and task.state not in ("reserved", "released") else None
+    return job, task
+
+
+def _about_an_earlier_start(task: Task, report: TaskReport) -> bool:
+    """Whether a member of that number left since, and the report is still about that one."""
+    return report.order is not None and task.start_seq is not None and report.order < task.start_seq
 
 
 def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fact]:
     at: dict[str, Any] = {"job": job.id, "attempt": job.attempt, "task": task.index, "node": node.name}
-    sparing = job.eviction is not None and job.eviction.spare_seq is not None
+    sparing = any(eviction is not None and eviction.spare_seq is not None for eviction in (job.eviction, task.eviction))
     match report:
         case TaskIsRunning() if task.state == "starting":
             return [TaskStarted(**at)]
@@ -176,7 +181,7 @@ def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
     found = []
     for entry in report.tasks:
         job = pool.jobs.get(entry.job)
-        current = job is not None and job.attempt == entry.attempt and entry.task < len(job.tasks)
+        current = job is not None and job.attempt == entry.attempt and job.task(entry.task) is not None
         if entry.state != "released" and not current:
             found.append(entry)
     return found

@@ -10,27 +10,20 @@ from bailiff_bus.messages import (
     ReplaceNode,
     RequestBody,
     ReturnNode,
+    ScaleJob,
+    SetJob,
     SubmitJob,
 )
 from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
-from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import ENDED, Pool
-from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.records.facts import (
-    JobCancelled,
-    JobSubmitted,
-    LogTruncated,
-    NodeReplaced,
-    NodeReturned,
-    PolicyApplied,
-    RequestId,
-)
+from bailiff_core.records.facts import LogTruncated, NodeReplaced, NodeReturned, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
+from .changes import cancelled, reclassified, scaled
 from .rejected import Rejected
-from .start_size import too_large_to_start
+from .submission import submitted
 
 OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
 
@@ -69,9 +62,13 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
     request = RequestId(source=asked.source, id=asked.id, digest=asked.digest)
     match asked.body:
         case SubmitJob() as submit:
-            return _submitted(pool, request, asked.actor, submit, spec_digest)
+            return submitted(pool, request, asked.actor, submit, spec_digest)
         case CancelJob() as cancel:
-            return _cancelled(pool, request, cancel)
+            return cancelled(pool, request, cancel)
+        case ScaleJob() as scale:
+            return scaled(pool, request, asked.actor, scale)
+        case SetJob() as change:
+            return reclassified(pool, request, asked.actor, change)
         case ApplyPolicy() as apply:
             return _policy(pool, request, apply)
         case ReplaceNode() as replace:
@@ -85,64 +82,6 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
         case AcceptTruncation() as accept:
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
-
-
-def _submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
-    demand = submit.demand
-    job = demand.job
-    if job in pool.jobs:
-        return Rejected("job-exists", f"there is a job {job!r} already ({pool.jobs[job].phase}): choose another name", job)
-    entry = pool.rules.find_class(demand.priority_class)
-    if entry is None:
-        known = ", ".join(entry.name for entry in pool.rules.priority_classes)
-        return Rejected("unknown-class", f"there is no priority class {demand.priority_class!r}; the policy has {known}", job)
-    users = pool.rules.identity.class_users.get(entry.name)
-    if users is not None and actor not in users:
-        return Rejected(
-            "not-permitted", f"the policy does not let {actor or 'an unnamed sender'} use the class {entry.name!r}", job
-        )
-    missing = unsupported(demand)
-    if missing is not None:
-        return Rejected("not-supported", missing, job)
-    if pool.nodes:
-        obstacle = could_ever_fit(pool, demand)
-        if obstacle is not None:
-            return Rejected("never-fits", obstacle, job)
-    too_large = too_large_to_start(pool, demand, submit.spec)
-    if too_large is not None:
-        return Rejected("too-large", too_large, job)
-    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
-
-
-def unsupported(demand: JobDemand) -> str | None:
-    """What the demand asks for that this release's engine does not know, so that it is refused and not ignored."""
-    for at, group in enumerate(demand.tasks):
-        if group.gpu_share_milli is not None or group.gpu_share_bytes is not None or group.gpu_devices is not None:
-            return f"tasks.{at}: parts of a GPU are not supported yet: ask for whole ones with gpu_milli"
-        if group.gpu_milli % 1000:
-            return f"tasks.{at}.gpu_milli is {group.gpu_milli}: only whole GPUs (multiples of 1000) are supported yet"
-        if group.sub_group is not None:
-            return f"tasks.{at}.sub_group: sub-groups are not supported yet"
-        if group.order is not None:
-            return f"tasks.{at}.order: an order of tasks is not supported yet, leave it out"
-    size = sum(group.count for group in demand.tasks)
-    if demand.min_tasks is not None and demand.min_tasks != size:
-        return f"min_tasks is {demand.min_tasks} of {size}: elastic gangs are not supported yet, leave min_tasks out"
-    for name in ("project", "sub_groups", "topology", "run_time_limit", "preemption_delay"):
-        if getattr(demand, name):
-            return f"{name} is not supported yet: leave it out"
-    if demand.pack == "spread":
-        return "pack: spread is not supported yet, leave it out or say binpack"
-    return None
-
-
-def _cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] | Rejected:
-    job = pool.jobs.get(cancel.job)
-    if job is None:
-        return Rejected("no-such-job", f"there is no job {cancel.job!r}", cancel.job)
-    if job.phase in ENDED:
-        return Rejected("already-ended", f"job {cancel.job!r} has {job.phase} already", cancel.job)
-    return [JobCancelled(request=request, job=cancel.job, reason=cancel.reason)]
 
 
 def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | Rejected:
@@ -167,12 +106,7 @@ def _policy(pool: Pool, request: RequestId, apply: ApplyPolicy) -> list[Fact] | 
 
 
 def unsupported_policy(policy: Policy) -> str | None:
-    """What a policy asks for that this release does not do, or that nobody could take back."""
-    later = [verb for verb in policy.preemption.verbs if verb in ("consolidate", "reclaim")]
-    if later:
-        return f"preemption.verbs: {later[0]} is not supported yet, leave it out"
-    if policy.preemption.scope != "pool":
-        return f"preemption.scope: {policy.preemption.scope} is not supported yet, say pool"
+    """What a policy asks for that nobody could take back."""
     if policy.identity.accept == ("signed",) and not policy.identity.keys:
         return "identity: only signed requests would be accepted, and no key is named: nobody could change that again"
     return None

@@ -5,9 +5,10 @@ from bailiff_bus.messages import JobSpec
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Pool
+from bailiff_core.model.sharing import devices_of
 
 REST_OF_THE_COMMAND = 2048
-ONE_TASK = 160
+ONE_TASK = 220
 ONE_DEVICE = 4
 USUAL_TASKS_PER_NODE, USUAL_DEVICE_ID = 1000, 40
 
@@ -18,7 +19,7 @@ def too_large_to_start(pool: Pool, demand: JobDemand, spec: JobSpec) -> str | No
     size = sum(group.count for group in demand.tasks)
     together = min(size, max((node.capacity.slots for node in nodes), default=USUAL_TASKS_PER_NODE))
     longest_id = max((len(device.id) for node in nodes for device in node.devices), default=USUAL_DEVICE_ID)
-    gpus = max(group.gpu_milli for group in demand.tasks) // 1000
+    gpus = max(devices_of(group) for group in demand.tasks)
     devices = min(together * gpus, max((len(node.devices) for node in nodes), default=64))
     private = len(canonical_json(spec.to_data()))
     command = private + together * ONE_TASK + devices * (longest_id + ONE_DEVICE) + REST_OF_THE_COMMAND

@@ -42,12 +42,14 @@ async def prove_release(
     before: tuple[DeviceReading, ...] | None = None,
     seen_pids: Collection[int] = (),
     tolerance: int = 64 * MIB,
+    shared: bool = False,
 ) -> ReleaseProof:
     """Look again every `poll` seconds until all is free, or the deadline has passed.
 
     Free means: the task's process tree is gone, none of its processes (`seen_pids` and those seen here) is on a
     device, and memory in use is back at `baseline` (bytes by device id, measured when nobody was on it; 0 where it
     names none), give or take the tolerance. `before` is what was read while the task still ran, for the record.
+    shared: others may be on the devices, so their memory in use says nothing, and only the task's own processes count.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_s
@@ -61,7 +63,7 @@ async def prove_release(
             reading
             for reading in after
             if reading.memory_used is None
-            or reading.memory_used > baseline.get(reading.device_id, 0) + tolerance
+            or (not shared and reading.memory_used > baseline.get(reading.device_id, 0) + tolerance)
             or of_task.intersection(reading.pids)
         ]
         free = not living and not taken

@@ -1,6 +1,7 @@
 """What keeps a command of the past from having an effect (log protocol §6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bailiff_node_agent.disk.journal import Entry, Journal
@@ -12,12 +13,41 @@ Position = tuple[int, int]
 Verdict = Literal["new", "same", "stale"]
 
 
+@dataclass
+class Mark:
+    """How far one job's commands were obeyed. Members of an attempt come and go one by one, so each has its own mark;
+    `floor` is where the attempts before this one ended: nothing up to there counts any more."""
+
+    attempt: int | None
+    highest: Position
+    floor: Position | None = None
+    tasks: dict[int, Position] = field(default_factory=dict)
+
+    def verdict(self, attempt: int, task: int, position: Position) -> Verdict:
+        if position > self.highest:
+            return "new"
+        if self.attempt is None:  # written by a release that knew no marks of single tasks
+            return "same" if position == self.highest else "stale"
+        if attempt != self.attempt or (self.floor is not None and position <= self.floor):
+            return "stale"
+        mark = self.tasks.get(task)
+        if mark is None or mark < position:
+            return "new"
+        return "same" if mark == position else "stale"
+
+    def obey(self, attempt: int, tasks: Iterable[int], position: Position) -> None:
+        if attempt != self.attempt:
+            self.attempt, self.floor, self.tasks = attempt, self.highest, {}
+        self.tasks.update((task, position) for task in tasks)
+        self.highest = max(self.highest, position)
+
+
 class Fences:
     def __init__(self, storage: Storage) -> None:
         self._journal = Journal(storage, "fences")
         self._admission_epoch = -1
         self._highest: Position | None = None
-        self._jobs: dict[str, Position] = {}
+        self._jobs: dict[str, Mark] = {}
         self._devices: dict[str, Position] = {}
         for entry in self._journal.entries:
             self._apply(entry)
@@ -38,20 +68,27 @@ class Fences:
         """The highest position ever obeyed: a log whose head is below it has been cut short."""
         return self._highest
 
-    def obey(self, job: str, devices: Sequence[str], position: Position) -> Verdict:
-        """Whether to carry a command out. "new" is on disk before it is said, so it is said once.
+    def obey(self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: Position) -> dict[int, Verdict]:
+        """Whether to carry a command out, task by task; to each belong the devices that it is to get whole.
 
-        "same" needs this position on the job and on every device: one record may place several tasks of a job on one
-        machine, each with devices of its own, and may evict several jobs from one device.
+        "new" is on disk before it is said, so it is said once. "same" needs this position on the task and on every
+        device. A device that is shared has no mark: its tasks are ordered in any order, and the ledger of shares keeps
+        them from having too much of it.
         """
-        job_mark = self._jobs.get(job)
-        marks = [job_mark, *(self._devices.get(device) for device in devices)]
-        if any(mark is not None and mark > position for mark in marks):
+        verdicts = {task: self._verdict(job, attempt, task, devices, position) for task, devices in tasks.items()}
+        new = [task for task, verdict in verdicts.items() if verdict == "new"]
+        if new:
+            devices = [device for task in new for device in tasks[task]]
+            self._record({"job": job, "attempt": attempt, "tasks": new, "devices": devices, "at": list(position)})
+        return verdicts
+
+    def _verdict(self, job: str, attempt: int, task: int, devices: Sequence[str], position: Position) -> Verdict:
+        mark = self._jobs.get(job)
+        of_job: Verdict = mark.verdict(attempt, task, position) if mark is not None else "new"
+        marks = [self._devices.get(device) for device in devices]
+        if of_job == "stale" or any(at is not None and at > position for at in marks):
             return "stale"
-        if all(mark == position for mark in marks):
-            return "same"
-        self._record({"job": job, "devices": list(devices), "at": list(position)})
-        return "new"
+        return "same" if of_job == "same" and all(at == position for at in marks) else "new"
 
     def forget_job(self, job: str) -> None:
         """Only for a job that no command can name any more; the marks of its devices stay."""
@@ -71,10 +108,16 @@ class Fences:
             case {"at": [int(epoch), int(seq)], **marked}:
                 position = (epoch, seq)
                 self._highest = max(self._highest or position, position)
-                if "job" in marked:
-                    self._jobs[marked["job"]] = position
+                match marked:
+                    case {"job": str(job), "attempt": int(attempt), "tasks": [*tasks]}:
+                        self._jobs.setdefault(job, Mark(attempt, position)).obey(attempt, tasks, position)
+                    case {"job": str(job)}:
+                        self._jobs[job] = Mark(None, position)
                 for device in marked["devices"]:
                     self._devices[device] = position
+            case {"job": str(job), "attempt": attempt, "floor": floor, "highest": highest, "marks": [*marks]}:
+                by_task = {task: (epoch, seq) for task, epoch, seq in marks}
+                self._jobs[job] = Mark(attempt, tuple(highest), tuple(floor) if floor else None, by_task)
             case {"forget": str(job)}:
                 self._jobs.pop(job, None)
             case _:
@@ -84,6 +127,15 @@ class Fences:
         entries: list[Entry] = [{"epoch": self._admission_epoch}]
         if self._highest:
             entries.append({"devices": [], "at": list(self._highest)})
-        entries += ({"job": job, "devices": [], "at": list(at)} for job, at in self._jobs.items())
+        entries += (
+            {
+                "job": job,
+                "attempt": mark.attempt,
+                "floor": list(mark.floor) if mark.floor else None,
+                "highest": list(mark.highest),
+                "marks": [[task, *at] for task, at in mark.tasks.items()],
+            }
+            for job, mark in self._jobs.items()
+        )
         entries += ({"devices": [device], "at": list(at)} for device, at in self._devices.items())
         return entries

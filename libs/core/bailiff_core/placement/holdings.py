@@ -1,0 +1,197 @@
+"""Who stands where, for looking at few of very many jobs: brought up to date with the scene, never rebuilt.
+
+For each node, how many whole GPUs what is preemptible holds there, by priority, and since when the work on each of them
+would be lost. For each group that rules cannot tell apart, who is in it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bailiff_core.model.pool import Job, Node, Pool
+from bailiff_core.model.sharing import shares_devices
+from bailiff_core.model.units import holds
+
+Ints = NDArray[np.int64]
+Group = tuple[str, int, str, bool]  # phase, priority, project, preemptible
+NOT_YET = 1 << 60  # since when work is lost that has not begun
+
+
+@dataclass(slots=True)
+class Standing:
+    """One job: its group, since when its work would be lost, and what it holds by node. shrinks: it has surplus."""
+
+    group: Group
+    age: tuple[int, str]
+    since: int
+    shrinks: bool
+    tasks: int
+    nodes: dict[int, "Share"]
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs on which it stands, shared ones once per task."""
+        return sum(share.gpus + share.for_nothing for share in self.nodes.values())
+
+
+@dataclass(slots=True)
+class Share:
+    """GPUs of one job on one node: those that cost nothing to take, and of the others how many each task has."""
+
+    for_nothing: int = 0
+    of_tasks: list[int] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> int:
+        """Those that count."""
+        return sum(self.of_tasks)
+
+
+@dataclass(slots=True)
+class Level:
+    """What is preemptible at one priority, per node: its GPUs; since when each, the latest first; how few jobs and tasks
+
+    hold so many of them; whether a job may shrink; and the youngest job.
+    """
+
+    gpus: Ints
+    since: Ints
+    jobs_for: Ints
+    tasks_for: Ints
+    shrinks: Ints
+    youngest: Ints
+
+    @classmethod
+    def empty(cls, rows: int, widest: int) -> "Level":
+        """Nobody anywhere."""
+        gpus, shrinks, youngest = (np.zeros(rows, np.int64) for _ in range(3))
+        jobs_for, tasks_for = (np.zeros((rows, widest + 1), np.int64) for _ in range(2))
+        return cls(gpus, np.full((rows, widest), NOT_YET, np.int64), jobs_for, tasks_for, shrinks, youngest)
+
+    def put(self, number: int, here: list[tuple[Standing, Share]]) -> None:
+        """These stand on the node."""
+        gpus = [standing.since for standing, share in here for _ in range(share.gpus)]
+        gpus.sort(reverse=True)
+        self.gpus[number] = len(gpus)
+        self.since[number, : len(gpus)] = gpus
+        self.since[number, len(gpus) :] = NOT_YET
+        _fewest(self.jobs_for[number], [share.gpus for _, share in here])
+        _fewest(self.tasks_for[number], [gpus for _, share in here for gpus in share.of_tasks])
+        self.shrinks[number] = any(standing.shrinks for standing, _ in here)
+        self.youngest[number] = max((standing.age[0] for standing, _ in here), default=0)
+
+
+def _fewest(counts: Ints, sizes: list[int]) -> None:
+    """For each number of GPUs, how few of these hold at least so many."""
+    held = 0
+    for count, size in enumerate(sorted(sizes, reverse=True), start=1):
+        counts[held + 1 : held + size + 1] = count
+        held += size
+
+
+@dataclass(slots=True)
+class Holdings:
+    """All jobs that hold room. Per node, `free_of_cost`: GPUs of promises, and shared ones, which count as costing nothing;
+
+    `all_gpus`: of everybody. tasks, gpus: of all jobs together.
+    """
+
+    of: dict[str, Standing] = field(default_factory=dict)
+    on: dict[int, dict[str, None]] = field(default_factory=dict)
+    groups: dict[Group, list[tuple[int, str]]] = field(default_factory=dict)
+    levels: dict[int, Level] = field(default_factory=dict)
+    free_of_cost: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    all_gpus: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    widest: int = 0
+    tasks: int = 0
+    gpus: int = 0
+
+    @classmethod
+    def of_pool(cls, pool: Pool) -> "Holdings":
+        """Of the pool as it is."""
+        made = cls()
+        rows = max(pool.nodes, default=-1) + 1
+        made.free_of_cost, made.all_gpus = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        made.widest = max((len(node.devices) for node in pool.nodes.values()), default=0)
+        made.refresh(pool, pool.active)
+        return made
+
+    def has_room_for(self, nodes: Iterable[Node]) -> bool:
+        """Whether these nodes find their place in the arrays; otherwise it has to be made anew."""
+        return all(node.number < len(self.free_of_cost) and len(node.devices) <= self.widest for node in nodes)
+
+    def priorities(self) -> list[int]:
+        """All priorities of jobs that hold room."""
+        return sorted({group[1] for group in self.groups})
+
+    def refresh(self, pool: Pool, jobs: Iterable[str]) -> None:
+        """Look at these jobs anew."""
+        rows: dict[int, None] = {}
+        for name in list(jobs):
+            job = pool.jobs.get(name)
+            before = self.of.pop(name, None)
+            if before is not None:
+                self._leave(name, before)
+                rows.update(dict.fromkeys(before.nodes))
+            if job is not None and name in pool.active:
+                after = self.of[name] = _standing(job)
+                self.tasks += after.tasks
+                self.gpus += after.gpus
+                insort(self.groups.setdefault(after.group, []), after.age)
+                for number in after.nodes:
+                    self.on.setdefault(number, {})[name] = None
+                rows.update(dict.fromkeys(after.nodes))
+        for number in rows:
+            self._count(number)
+
+    def _leave(self, name: str, before: Standing) -> None:
+        self.tasks -= before.tasks
+        self.gpus -= before.gpus
+        members = self.groups[before.group]
+        del members[bisect_left(members, before.age)]
+        if not members:
+            del self.groups[before.group]
+        for number in before.nodes:
+            del self.on[number][name]
+
+    def _count(self, number: int) -> None:
+        by_priority: dict[int, list[tuple[Standing, Share]]] = {}
+        for_nothing = everybody = 0
+        for name in self.on[number]:
+            standing = self.of[name]
+            _, priority, _, preemptible = standing.group
+            share = standing.nodes[number]
+            everybody += share.gpus + share.for_nothing
+            if preemptible:
+                for_nothing += share.for_nothing
+                if share.gpus:
+                    by_priority.setdefault(priority, []).append((standing, share))
+        self.free_of_cost[number], self.all_gpus[number] = for_nothing, everybody
+        for priority in by_priority:
+            if priority not in self.levels:
+                self.levels[priority] = Level.empty(len(self.free_of_cost), self.widest)
+        for priority, level in self.levels.items():
+            here = by_priority.get(priority, [])
+            if here or level.gpus[number]:
+                level.put(number, here)
+
+
+def _standing(job: Job) -> Standing:
+    nodes: dict[int, Share] = {}
+    count = 0
+    for task in job.tasks:
+        if not holds(task):
+            continue
+        share = nodes.setdefault(task.node, Share())
+        gpus = task.devices.bit_count()
+        if task.state == "reserved" or task.eviction is not None or shares_devices(job.group(task.index)):
+            share.for_nothing += gpus
+        else:
+            share.of_tasks.append(gpus)
+        count += 1
+    since = NOT_YET if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
+    shrinks = count > job.minimum or bool(job.demand.sub_groups)
+    return Standing((job.phase, job.priority, job.project, job.preemptible), (job.seq, job.id), since, shrinks, count, nodes)

@@ -1,0 +1,251 @@
+"""The search on large pools: a few nodes are looked at, and the others are shown to hold nothing cheaper.
+
+For every node there is a least price of each number of slots: GPUs of the lowest classes first, and of each class those
+whose work began last. The nodes that may be cheapest are searched exactly. What they offer is enough where, for every
+number of slots, as many of them as slots are wanted offer it at no more than the least price of any node left out: a
+set that used one of those could use one of these instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bailiff_core.model.policy import PreemptionRules, Verb
+from bailiff_core.model.units import Unit
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.holdings import Holdings, Ints
+from bailiff_core.placement.need import Need
+from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
+from bailiff_core.placement.tally import tally_of
+from bailiff_core.scene import Scene
+
+from .candidates import Board, Field, Step
+from .fit import slot_need
+from .objective import Price, Scale
+from .slots import Option, Slots
+from .terms import Terms
+
+WORTH_IT = 2_000  # with fewer jobs that hold room, all of them are looked at
+FIRST_LOOK = 8
+MOST_GAINS = 16
+LARGEST = 1 << 62
+
+SOME = 1 << 10  # more than the jobs or tasks that one node loses at once
+YOUTH = 42  # bits of a record's position
+
+Suited = dict[NodeRoom, int]
+Least = tuple[int, int, int]  # weight, how few jobs, and the youngest that might be taken
+
+
+@dataclass(slots=True)
+class Rates:
+    """Least prices of so many slots more on each node, and of how few jobs and tasks, left how broken, the youngest first.
+
+    prices: GPUs by class, then work lost, as one whole number (`LARGEST`: impossible); tails: what follows after those.
+    """
+
+    prices: Ints
+    tails: Ints
+    unit: int
+    shift: int
+
+
+class Shortlist:
+    """Nodes on which tasks of one need may stand, for an asker to whom only these priorities yield."""
+
+    def __init__(self, holdings: Holdings, rooms: Rooms, need: Need, priorities: list[int]) -> None:
+        self.need = need
+        self.priorities = priorities
+        tally = tally_of(rooms, need)
+        self.suited, self.rows, self.free, self.place_of = tally.suited, tally.rows, tally.free, tally.place_of
+        self.slots: Ints = np.zeros(len(self.rows), np.int64)
+        for at in np.flatnonzero(self.free >= need.gpus).tolist():
+            node, devices = self.suited[at]
+            self.slots[at] = slots_for(need, node, node.later, devices)
+        self._nothing = holdings.free_of_cost[self.rows]
+        self._all_gpus = holdings.all_gpus[self.rows]
+        self._levels = [holdings.levels[priority] for priority in priorities]
+        self._widest = max(int((self.free + self._nothing).max(initial=0)), holdings.widest)
+
+    def most_gains(self, short: int) -> int:
+        """The most slots that one node may gain, as far as that matters."""
+        return min(short, self._widest // self.need.gpus)
+
+    def rates(self, most: int, now: int, rules: PreemptionRules) -> list[Rates] | None:
+        """The least prices of 1, 2, ... `most` slots more. `None`: there are too many classes."""
+        losses = []
+        for level in self._levels:
+            held = np.clip(now - level.since[self.rows], 0, rules.max_counted_loss) + rules.restart_cost
+            lost = np.cumsum(held // 1_000, axis=1)  # rounded down per GPU, so never more than what a job's loss rounds to
+            losses.append(np.concatenate([np.zeros((len(self.rows), 1), np.int64), lost], axis=1))
+        found = []
+        for gained in range(1, most + 1):
+            rates = self._rates(gained, losses)
+            if rates is None:
+                return None
+            found.append(rates)
+        return found
+
+    def _rates(self, gained: int, losses: list[Ints]) -> Rates | None:
+        wanted = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
+        missing, count = wanted, len(self.rows)
+        every = np.arange(count)
+        lost, jobs, tasks, shrinks, youngest = (np.zeros(count, np.int64) for _ in range(5))
+        taken: list[Ints] = []
+        for level, losses_of in zip(self._levels, losses, strict=True):
+            part = np.minimum(level.gpus[self.rows], missing)
+            lost += losses_of[every, part]
+            jobs += level.jobs_for[self.rows, part]
+            tasks += level.tasks_for[self.rows, part]
+            shrinks |= level.shrinks[self.rows]
+            youngest = np.maximum(youngest, level.youngest[self.rows])
+            missing = missing - part
+            taken.append(part)
+        most, shift = int(lost.max(initial=0)), 0
+        while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= LARGEST:
+            shift += 1
+            if not most >> shift:
+                return None
+        prices = np.zeros(count, np.int64)
+        for part in reversed(taken):  # the highest class counts most
+            prices = prices * (self._widest + 1) + part
+        unit = (most >> shift) + 1
+        # Whoever has to lose just so many GPUs leaves the node broken unless these are all that are held there.
+        broken = (wanted > 0) & (self._all_gpus > wanted + self._nothing)
+        tails = (np.where(shrinks > 0, 0, jobs) * SOME + tasks) * 2 + broken
+        tails = (tails << YOUTH) + (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
+        return Rates(np.where(missing > 0, LARGEST, prices * unit + (lost >> shift)), tails, unit, shift)
+
+    def first(self, size: int, rates: list[Rates]) -> Suited:
+        """The `size` nodes that may be cheapest for each number of slots."""
+        chosen: dict[int, None] = {}
+        for rate in rates:
+            places = np.arange(len(rate.prices))
+            if size < len(places):
+                worst = np.partition(rate.prices, size)[size]
+                places = np.flatnonzero(rate.prices <= worst)
+                places = places[np.lexsort((rate.tails[places], rate.prices[places]))[:size]]
+            chosen.update(dict.fromkeys(places[rate.prices[places] < LARGEST].tolist()))
+        return dict(self.suited[at] for at in sorted(chosen))
+
+    def left_out(self, chosen: Suited, rate: Rates, scale: Scale) -> Least | None:
+        """The least that is paid on a node that was not chosen; `None` where none of them can gain the slots."""
+        others = np.ones(len(self.rows), bool)
+        others[[self.place_of[node.number] for node in chosen]] = False
+        prices = np.where(others, rate.prices, LARGEST)
+        price = int(prices.min(initial=LARGEST))
+        if price >= LARGEST:
+            return None
+        tail, youth = divmod(int(rate.tails[prices == price].min()), 1 << YOUTH)
+        jobs, tasks = divmod(tail // 2, SOME)
+        classes, lost = divmod(price, rate.unit)
+        exact = Price(lost_gpu_ms=lost << rate.shift, jobs=jobs, tasks=tasks, broken_nodes=tail % 2)
+        least = exact if not rate.shift else Price(lost_gpu_ms=lost << rate.shift)
+        weight = scale.weight(self.priorities[0], least)
+        for priority in self.priorities:
+            classes, gpus = divmod(classes, self._widest + 1)
+            weight += scale.weight(priority, Price(gpu_milli=1000 * gpus))
+        return weight, jobs, -((1 << YOUTH) - 1 - youth)
+
+
+@dataclass(slots=True)
+class FewFound:
+    """What was looked at, the cheapest set, and the next best that was found."""
+
+    field: Field
+    steps: list[Step]
+    runner_up: list[Step]
+
+
+def among_few(
+    scene: Scene, board: Board, unit: Unit, verb: Verb, terms: Terms, under_share: Mapping[str, bool], budget: Budget
+) -> FewFound | None:
+    """The cheapest set, proven so; `None` where all candidates have to be looked at."""
+    simple = slot_need(unit)
+    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus or terms.limited:
+        return None
+    groups = board.groups(verb, unit.job)
+    if groups is None or not groups.candidates:
+        return None
+    need, wanted = simple
+    priorities = sorted({group[1] for group in groups.yielding} & scene.holdings.levels.keys())
+    if not priorities:
+        return None
+    shortlist = Shortlist(scene.holdings, scene.rooms, need, priorities)
+    short = wanted - int(shortlist.slots.sum())
+    gains = shortlist.most_gains(short)
+    if not 0 < gains <= MOST_GAINS:
+        return None
+    rates = shortlist.rates(gains, scene.pool.now, scene.pool.rules.preemption)
+    if rates is None:
+        return None
+    size = FIRST_LOOK + 2 * short
+    while True:
+        chosen = shortlist.first(size, rates)
+        if short > 1:
+            _close(scene.holdings, shortlist, chosen)
+        names = [name for node in chosen for name in scene.holdings.on.get(node.number, ())]
+        field = board.few(verb, unit.job, names, groups, under_share)
+        slots = Slots(scene.rooms, need, field, single=short == 1, suited=chosen)
+        part = budget.part(budget.left // 2)
+        steps, certain = slots.cheapest(short, part)
+        budget.join(part)
+        if not certain:
+            return None
+        if steps is not None and _nothing_cheaper(shortlist, chosen, slots, rates, short, board.scale, budget):
+            break
+        if size >= len(shortlist.suited):
+            return None
+        size *= 4
+    leaving = [step.unit for step in steps]
+    if terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
+        return None
+    return FewFound(field, steps, _next_best(slots, steps, short, terms, budget))
+
+
+def _close(holdings: Holdings, shortlist: Shortlist, chosen: Suited) -> None:
+    """Add the nodes that share a job with one of these: together they are parts of the pool."""
+    waiting = [node.number for node in chosen]
+    while waiting:
+        for name in holdings.on.get(waiting.pop(), ()):
+            for number in holdings.of[name].nodes:
+                place = shortlist.place_of.get(number)
+                if place is not None and shortlist.suited[place][0] not in chosen:
+                    node, devices = shortlist.suited[place]
+                    chosen[node] = devices
+                    waiting.append(number)
+
+
+def _nothing_cheaper(
+    shortlist: Shortlist, chosen: Suited, slots: Slots, rates: list[Rates], short: int, scale: Scale, budget: Budget
+) -> bool:
+    """Whether `short` parts offer each number of slots at no more than any node left out."""
+    for gained, rate in enumerate(rates, start=1):
+        least = shortlist.left_out(chosen, rate, scale)
+        if least is None:
+            continue
+        enough = 0
+        for part in slots.parts:
+            offer = next((option for option in slots.options(part, budget) or () if option.gain >= gained), None)
+            if offer is not None and _as_good(offer, least):
+                enough += 1
+        if enough < short:
+            return False
+    return True
+
+
+def _as_good(offer: Option, least: Least) -> bool:
+    weight, steps, young = offer.key
+    return weight < least[0] or (weight == least[0] and steps <= least[1] and young[0][0] <= least[2])
+
+
+def _next_best(slots: Slots, steps: list[Step], short: int, terms: Terms, budget: Budget) -> list[Step]:
+    heaviest = max(steps, key=lambda step: (step.weight, step.young))
+    part = budget.part(budget.left // 4)
+    other, _ = slots.cheapest(short, part, without=heaviest)
+    budget.join(part)
+    if other is None:
+        return []
+    leaving = [step.unit for step in other]
+    return [] if terms.forbids(leaving) is not None or terms.objects(leaving) is not None else other

@@ -1,0 +1,244 @@
+"""Pools that several projects share: quotas, borrowing, taking back, and coming back. Real Kafka, real services, processes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.system import GIB, POLICY, System, Watch
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.policy import Policy
+from bailiff_core.records.decisions import (
+    EvictionDecided,
+    JobEnded,
+    JobGrown,
+    JobRequeued,
+    JobShrunk,
+    PreemptionDecided,
+)
+from bailiff_core.records.facts import EvictionStaged, TaskReleased, TaskStarted
+
+POOLS = {"rigid": 1, "elastic": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
+
+
+@pytest.fixture(scope="module")
+def _pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    current: list[System] = []
+
+    def get() -> System:
+        if current and current[0].broken:
+            current.pop().stop()
+        if not current:
+            current.append(System(tmp_path_factory.mktemp("shared"), pools=POOLS))
+            current[0].start()
+        return current[0]
+
+    yield get
+    for each in current:
+        each.stop()
+
+
+@pytest.fixture
+def shared(_pools: Callable[[], System]) -> System:
+    """A pool of one machine for each story, and one of two."""
+    return _pools()
+
+
+def projects(*listed: dict[str, Any], **rest: Any) -> Policy:
+    """The usual policy with these projects."""
+    data = POLICY.model_dump(mode="json") | {"projects": listed} | rest
+    return Policy.model_validate(data, strict=False)
+
+
+TWO = projects({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}})
+
+
+async def test_a_rigid_gang_over_quota_leaves_whole_and_comes_back(shared: System) -> None:
+    async with shared.watch("rigid") as pool:
+        await pool.apply(TWO)
+        await pool.submit("a-train", pool.training(), tasks=8, project="a")
+        await pool.until_gpus(a=8)
+
+        # B is within its quota of 4; A's gang runs on 8, and cannot run on fewer.
+        await pool.submit("b-notebook", pool.until_told(), tasks=4, kind="interactive", project="b")
+        decided = await pool.record(PreemptionDecided)
+        assert decided.verb == "reclaim"
+        assert [(choice.job, choice.tasks, choice.project) for choice in decided.victims] == [("a-train", "", "a")]
+        await pool.until_gpus(a=0, b=4)
+        assert pool.job("a-train").phase == "pending"
+
+        pool.tell("b-notebook")
+        await pool.until_gpus(a=8, b=0)
+        assert pool.job("a-train").attempt == 2
+        await pool.noted("a-train", attempt=2, tasks=8)
+        pool.assert_started_once("a-train", "b-notebook")
+        await pool.verify()
+
+
+async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System) -> None:
+    async with shared.watch("elastic") as pool:
+        await pool.apply(TWO)
+        await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, project="a")
+        await pool.until_gpus(a=8)
+
+        await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
+        decided = await pool.record(PreemptionDecided)
+        assert decided.verb == "reclaim"
+        assert [(choice.job, choice.tasks) for choice in decided.victims] == [("a-elastic", "4-7")]
+        await pool.until_gpus(a=4, b=4)
+        assert pool.job("a-elastic").phase == "running"
+        assert {task.index for task in pool.job("a-elastic").tasks} == {0, 1, 2, 3}
+        assert {fact.outcome for fact in pool.facts(JobShrunk, job="a-elastic")} == {"preempted-unclean"}
+        assert not pool.facts(JobRequeued, job="a-elastic"), "its core was stopped"
+
+        pool.tell("b-demo")
+        await pool.until_gpus(a=8, b=0)
+        assert pool.job("a-elastic").attempt == 1
+        assert pool.facts(JobGrown, job="a-elastic")
+        started = [fact.task for fact in pool.facts(TaskStarted, job="a-elastic")]
+        assert sorted(started) == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+        await pool.verify()
+
+
+TRIAL = """
+at=$BAILIFF_CHECKPOINT_DIR/step; mkdir -p $BAILIFF_CHECKPOINT_DIR
+step=$(cat $at 2>/dev/null || echo 0)
+echo "$BAILIFF_ATTEMPT $step" >> {marks}/$BAILIFF_JOB_ID.steps
+trap 'echo $step > $at; exit 85' TERM
+while true; do step=$((step + 1)); sleep 0.02; done
+"""
+
+
+async def test_a_sweep_makes_room_for_a_demo_with_checkpoints(shared: System) -> None:
+    async with shared.watch("sweep") as pool:
+        trials = [f"trial-{number}" for number in range(8)]
+        for name in trials:
+            await pool.submit(name, TRIAL.format(marks=shared.marks))
+        await pool.until_running(*trials)
+        await pool.until("all have begun", lambda _: all((shared.marks / f"{name}.steps").exists() for name in trials))
+
+        await pool.submit("demo", pool.until_told(), gpus=4, kind="interactive")
+        decided = await pool.record(PreemptionDecided)
+        victims = [choice.job for choice in decided.victims]
+        assert len(set(victims)) == 4
+        assert set(victims) <= set(trials)
+        assert decided.explanation.proven
+        await pool.until_running("demo")
+        for name in victims:
+            assert (await pool.record(JobRequeued, job=name)).outcome == "preempted"
+        stayed = [name for name in trials if name not in victims]
+        assert pool.running(*stayed)
+
+        pool.tell("demo")
+        await pool.until_running(*trials)
+        for name in victims:
+            steps = shared.marks / f"{name}.steps"
+            await pool.until(f"{name} went on", lambda _, steps=steps: len(steps.read_text().splitlines()) == 2)
+            first, again = (line.split() for line in steps.read_text().splitlines())
+            assert (first, again[0]) == (["1", "0"], "2")
+            assert int(again[1]) > 0, f"{name} began anew"
+        assert [pool.job(name).attempt for name in stayed] == [1] * 4
+        await pool.verify()
+
+
+async def test_training_leaves_a_serving_tier_at_a_spike_and_returns(shared: System) -> None:
+    async with shared.watch("serving") as pool:
+        classes = [entry.model_dump(mode="json") for entry in POLICY.priority_classes]
+        for entry in classes:
+            if entry["name"] == "inference":
+                entry |= {"immediate": True, "immediate_grace": 1_000_000}
+        await pool.apply(
+            projects(
+                {"name": "serving", "quota": {"gpus": 6}}, {"name": "research", "quota": {"gpus": 2}}, priority_classes=classes
+            )
+        )
+        deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
+        await pool.submit("serve", pool.training(), tasks=2, kind="inference", project="serving")
+        training = [f"train-{number}" for number in range(6)]
+        for name in training:
+            await pool.submit(name, deaf, grace_s=10, project="research")
+        await pool.until_gpus(serving=2, research=6)
+
+        # Traffic: four more replicas, within the quota that is kept for them. Training goes at once, whatever its own grace.
+        await pool.scale("serve", 6)
+        await pool.until_gpus(serving=6, research=2)
+        killed = pool.facts(EvictionStaged, stage="kill_sent")
+        assert len({fact.job for fact in killed}) == 4
+        assert all(1_000_000 <= fact.after < 6_000_000 for fact in killed), [fact.after for fact in killed]
+        assert pool.job("serve").attempt == 1
+
+        # The spike is over: the replicas leave, and training is back.
+        await pool.scale("serve", 2)
+        assert (await pool.record(EvictionDecided, job="serve", cause="scaled")).tasks == "2-5"
+        await pool.until_gpus(serving=2, research=6)
+        assert pool.job("serve").attempt == 1
+        assert not pool.facts(JobRequeued, job="serve")
+        pool.assert_started_once(*training)
+        await pool.verify()
+
+
+async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> None:
+    async with shared.watch("cluster") as pool:
+        await pool.apply(
+            projects(
+                {"name": "red", "quota": {"gpus": 4}, "over_quota_weight": 3},
+                {"name": "blue", "quota": {"gpus": 4}, "over_quota_weight": 1},
+                {"name": "green", "quota": {"gpus": 4}},
+                {"name": "gold", "quota": {"gpus": 4}},
+            )
+        )
+        for number in range(16):
+            await pool.submit(f"red-{number}", project="red")
+        await pool.until_gpus(red=16)
+
+        # Blue comes: its quota, and of the eight that green and gold leave idle, one part in four.
+        for number in range(16):
+            await pool.submit(f"blue-{number}", project="blue")
+        await pool.until_gpus(red=10, blue=6)
+
+        # Green wants what is its own: a gang over both machines or on one, it gets its four whole.
+        await pool.submit("green-gang", pool.until_told(), tasks=4, project="green")
+        await pool.until_gpus(green=4)
+        assert pool.gpus_of("red") + pool.gpus_of("blue") == 12
+        assert pool.gpus_of("red") >= 7 - 1
+        assert pool.gpus_of("blue") >= 4
+
+        pool.tell("green-gang")
+        await pool.until_gpus(red=10, blue=6, green=0)
+        assert all(decided.verb == "reclaim" for decided in pool.facts(PreemptionDecided))
+        pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
+        await pool.verify()
+
+
+async def test_halves_of_a_gpu_are_given_out_and_no_more_than_two(shared: System) -> None:
+    async with shared.watch("shares") as pool:
+        said = (
+            f'echo "$CUDA_VISIBLE_DEVICES $BAILIFF_GPU_FRACTION $BAILIFF_GPU_MEMORY_BYTES" > {shared.marks}/$BAILIFF_JOB_ID.gpu'
+        )
+        halves = [f"half-{number}" for number in range(4)]
+        for name in halves:
+            await share(pool, name, f"{said}; {pool.until_told()}")
+        await pool.until_running(*halves)
+        await pool.until("all have said", lambda _: all((shared.marks / f"{name}.gpu").exists() for name in halves))
+        devices = [(shared.marks / f"{name}.gpu").read_text().split() for name in halves]
+        assert {tuple(rest) for _, *rest in devices} == {("0.500", str(40 * GIB))}
+        assert sorted(device for device, *_ in devices).count(devices[0][0]) == 2
+        assert len({device for device, *_ in devices}) == 2
+
+        # Six whole ones are left; the seventh has to wait for a device that nobody shares any more.
+        await pool.submit("whole", pool.until_told(), gpus=7)
+        for name in halves:
+            pool.tell(name)
+            await pool.until_ended(name)
+        await pool.until_running("whole")
+        released = await pool.record(TaskReleased, job=halves[0])
+        assert len(released.after) == 1
+        assert (await pool.record(JobEnded, job=halves[0])).outcome == "succeeded"
+        await pool.verify()
+
+
+async def share(pool: Watch, job: str, run: str) -> None:
+    """Ask for half a GPU."""
+    group = TaskGroup(gpu_share_milli=500, cpu_milli=1000, memory_bytes=GIB)
+    await pool.request(SubmitJob(demand=JobDemand(job=job, tasks=(group,)), spec=JobSpec(command=run)))

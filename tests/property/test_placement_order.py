@@ -1,0 +1,72 @@
+"""Where a single task goes, among all places it could have: straight from the words of semantics §3 "Placement"."""
+
+from fractions import Fraction
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import asking
+from tests.property.tiny_pools import Left, count_of, is_shared, part_of, random_tasks, tiny_pool
+
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.pool import Node, Pool
+from bailiff_core.placement import Budget, GangPlace, Rooms, place_unit
+
+
+def places(pool: Pool, group: TaskGroup, *, spread: bool):
+    """All places of one task as (key, node, devices): the smaller key is the better place."""
+    for node in pool.nodes.values():
+        now, later = Left(pool, node, now=True), Left(pool, node, now=False)
+        free_now = {number for number in now.whole if now.whole[number] and later.whole[number]}
+        free_later = {number for number, whole in later.whole.items() if whole}
+        for devices in later.choices(group):
+            if not later.fits(group, devices):
+                continue
+            waits = not now.fits(group, devices)
+            free = len(free_later if waits else free_now)
+            packed = (-free if spread else free, cpu_left(now, later, group, waits, spread), broken(node, free, count_of(group)))
+            without_gpus = not count_of(group) and bool(node.devices)
+            opened, emptiness = 0, 0
+            if is_shared(group):
+                taken = [bool(now.sharers[number] or later.sharers[number]) for number in devices]
+                opened = taken.count(False)
+                full = {device.number: 1000 * device.memory_bytes for device in node.devices}
+                emptiness = sum(Fraction(later.units[number], full[number]) for number in devices) if any(taken) else 0
+            leaving = [now.units[number] < part_of(group, node.devices[number]) for number in devices]
+            key = (opened, emptiness, waits, without_gpus, *packed, node.name, leaving, devices)
+            yield key, node.number, devices
+
+
+def broken(node: Node, free: int, devices: int) -> int:
+    """One more broken node, one less, or neither."""
+    total = len(node.devices)
+    return (0 < free - devices < total) - (0 < free < total)
+
+
+def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool) -> int:
+    """Spreading looks at CPU where there are no GPUs to look at."""
+    if not spread or count_of(group):
+        return 0
+    return -(later.cpu if waits else min(now.cpu, later.cpu))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(seed=st.integers(0, 2**48))
+def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
+    random = Random(seed)
+    sketch, asker = tiny_pool(random)
+    pool = sketch.pool
+    group = random_tasks(random).model_copy(update={"count": 1})
+    if is_shared(group):
+        group = group.model_copy(update={"gpu_devices": None})
+    asker.demand = JobDemand(job="asker", tasks=(group,), pack=asker.demand.pack)
+    found = place_unit(Rooms.of(pool), asking(asker), Budget(1000))
+    best = min(places(pool, group, spread=asker.demand.pack == "spread"), default=None)
+    assert (best is None) == (not isinstance(found, GangPlace))
+    if best is None or not isinstance(found, GangPlace):
+        return
+    key, node, devices = best
+    (task,) = found.tasks
+    assert task.node == node, f"{key}"
+    if is_shared(group):
+        assert task.devices == sum(1 << number for number in devices), f"{key}"

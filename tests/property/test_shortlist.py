@@ -1,0 +1,71 @@
+"""On large pools few nodes are looked at: what is chosen is what looking at everybody would have chosen."""
+
+import random
+
+import pytest
+from tests.builders import MINUTE, Sketch, group
+
+from bailiff_core.model.pool import OpenRequest
+from bailiff_core.victims import shortlist
+from bailiff_core.victims.batch import select_batch
+
+
+def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
+    """Nodes of several sizes full of jobs of several sizes, classes and ages, many alike; and some who ask for room."""
+    dice = random.Random(seed)
+    sketch = Sketch()
+    nodes = dice.randint(2, 12)
+    for n in range(nodes):
+        sketch.node(f"n{n}", gpus=dice.choice((2, 4, 8)), cpu=dice.choice((8, 1000)))
+    number = 0
+    ages = [MINUTE * dice.randint(1, 90) for _ in range(dice.randint(1, 4))]
+    for n in range(nodes):
+        free = list(range(len(sketch.pool.nodes[n].devices)))
+        while free and dice.random() < 0.95:
+            size = min(len(free), dice.choice((1, 1, 2, 4)))
+            sketch.running(
+                f"j{number}",
+                f"n{n}",
+                [free.pop(0) for _ in range(size)],
+                priority=dice.choice((10, 20, 30)),
+                preemptible=dice.random() < 0.9,
+                age=dice.choice(ages),
+                phase=dice.choice(("running",) * 9 + ("reserved",)),
+            )
+            number += 1
+    for _ in range(dice.randint(0, 3)):  # gangs over two nodes
+        job = sketch.job(f"j{number}", group(2, cpu=1), priority=dice.choice((10, 20)))
+        one, other = dice.sample(range(nodes), 2)
+        sketch.at(job, (f"n{one}", []), (f"n{other}", []))
+        number += 1
+    requests = []
+    for n in range(dice.randint(1, 3)):
+        gang = group(dice.choice((1, 1, 2, 3)), gpus=dice.choice((1, 2, 4, 8)), cpu=dice.choice((0, 1)))
+        sketch.job(f"asker-{n}", gang, priority=dice.choice((20, 30, 40)))
+        requests.append(OpenRequest(n + 1, f"asker-{n}"))
+    return sketch, requests
+
+
+def chosen(seed: int, monkeypatch: pytest.MonkeyPatch, *, few: bool) -> list[tuple[object, ...]]:
+    monkeypatch.setattr(shortlist, "WORTH_IT", 0 if few else 1 << 30)
+    sketch, requests = some_pool(seed)
+    answers = select_batch(sketch.pool, requests, 20_000)
+    return [
+        (
+            answer.refused,
+            answer.victims,
+            answer.placement,
+            answer.explanation.cost,
+            answer.explanation.proven,
+            answer.explanation.candidates,
+            {excluded.rule: excluded.jobs for excluded in answer.explanation.excluded},
+        )
+        for answer in answers
+    ]
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_few_nodes_tell_as_much_as_all(block, monkeypatch):
+    monkeypatch.setattr(shortlist, "FIRST_LOOK", 1)
+    for seed in range(block * 100, block * 100 + 100):
+        assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"

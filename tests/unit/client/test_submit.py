@@ -1,0 +1,253 @@
+"""Submitting arrays, parts of GPUs, interactive jobs; changing jobs that are there; lists by project."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+
+from bailiff.problem import ExitCode
+from bailiff_bus import topics
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.records import facts
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    preemption_story(made)
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return run_on(scribe, monkeypatch, tmp_path)
+
+
+def run_on(
+    scribe: Scribe,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    then: Callable[[Scribe, str], None] = lambda scribe, job: None,
+) -> Run:
+    monkeypatch.delenv("BAILIFF_PROJECT", raising=False)
+    return command_on(lambda: AnsweringBus(scribe, then), monkeypatch, str(tmp_path / "cache"))
+
+
+# --- arrays
+
+
+def test_an_array_is_so_many_jobs_that_know_their_number(bailiff: Run, scribe: Scribe) -> None:
+    found = bailiff("submit", "--array", "3", "--name", "sweep", "--gpus", "1", "--env", "LR=1", "--", "python", "try.py")
+    assert found.exit_code == ExitCode.DONE
+    assert [line.split()[0] for line in found.output.splitlines()] == ["sweep-0", "sweep-1", "sweep-2"]
+    assert all(name in scribe.pool.jobs for name in ("sweep-0", "sweep-1", "sweep-2"))
+    dry = list(yaml.safe_load_all(bailiff("submit", "--array", "2", "--name", "s", "--dry-run", "--", "x").output))
+    assert [each["data"]["spec"]["env"] for each in dry] == [
+        {"BAILIFF_ARRAY_INDEX": "0", "BAILIFF_ARRAY_SIZE": "2"}, {"BAILIFF_ARRAY_INDEX": "1", "BAILIFF_ARRAY_SIZE": "2"},
+    ]  # fmt: skip
+
+
+def test_an_array_for_programs_is_a_list(bailiff: Run) -> None:
+    found = json.loads(bailiff("submit", "--array", "1", "--name", "s", "-o", "json", "--", "x").output)
+    assert [row["job"] for row in found] == ["s-0"]
+
+
+def test_one_of_an_array_that_is_refused_does_not_hide_the_others(bailiff: Run, scribe: Scribe) -> None:
+    scribe.submit("sweep-1", gpus=1)
+    found = bailiff("submit", "--array", "3", "--name", "sweep", "--", "x")
+    assert found.exit_code == ExitCode.REJECTED
+    assert "sweep-1: rejected at pool-a#" in found.stderr
+    assert "2 of 3 jobs were accepted" in found.stderr
+    assert "sweep-2" in scribe.pool.jobs
+
+
+def test_waiting_for_an_array_ends_as_its_worst_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+
+    def then(scribe: Scribe, job: str) -> None:
+        scribe.start(job)
+        scribe.finish(job, 3 if job == "s-1" else 0)
+
+    run = run_on(scribe, monkeypatch, tmp_path, then)
+    found = run("submit", "--array", "3", "--name", "s", "--gpus", "1", "--wait", "--", "x")
+    assert found.exit_code == ExitCode.JOB_FAILED
+    assert [word in found.output for word in ("s-0 succeeded", "s-1 failed", "s-2 succeeded")] == [True, True, True]
+
+
+@pytest.mark.parametrize("size", ["0", "10001"])
+def test_an_array_has_a_size(bailiff: Run, size: str) -> None:
+    assert "--array: expected 1 to 10000 jobs" in bailiff("submit", "--array", size, "--", "x").stderr
+
+
+# --- what a job may say
+
+
+def test_every_option_reaches_the_request(bailiff: Run) -> None:
+    options = ["--project", "vision", "--fraction", "0.5", "--gpu-devices", "2", "--tasks", "4", "--min-tasks", "2"]
+    more = [
+        "--topology",
+        "racks:zone",
+        "--near",
+        "racks:rack",
+        "--pack",
+        "spread",
+        "--run-time-limit",
+        "2h",
+        "--on-eviction",
+        "end",
+    ]
+    demand = yaml.safe_load(bailiff("submit", *options, *more, "--dry-run", "--", "x").output)["data"]["demand"]
+    assert demand["tasks"] == [{"count": 4, "gpu_share_milli": 500, "gpu_devices": 2}]
+    assert (demand["project"], demand["min_tasks"], demand["pack"], demand["on_eviction"]) == ("vision", 2, "spread", "end")
+    assert demand["topology"] == {"topology": "racks", "required": "zone", "preferred": "rack"}
+    assert demand["run_time_limit"] == 7_200_000_000
+    memory = yaml.safe_load(bailiff("submit", "--gpu-memory", "4GiB", "--dry-run", "--", "x").output)["data"]["demand"]
+    assert memory["tasks"] == [{"gpu_share_bytes": 4 * 2**30}]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--topology", "racks"], '--topology: expected NAME:LEVEL, as in racks:rack, found "racks"'),
+        (["--topology", "racks:zone", "--near", "rows:row"], "--near: expected a level of racks"),
+        (["--fraction", "0.5", "--gpus", "1"], "--fraction: stands beside gpus"),
+        (["--interactive", "--array", "2"], "--interactive is for one job"),
+    ],
+)
+def test_options_that_do_not_go_together(bailiff: Run, options: list[str], told: str) -> None:
+    found = bailiff("submit", *options, "--", "x")
+    assert (found.exit_code, told in found.stderr) == (ExitCode.USAGE, True), found.stderr
+
+
+def test_the_project_may_be_a_setting(bailiff: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAILIFF_PROJECT", "vision")
+    demand = yaml.safe_load(bailiff("submit", "--dry-run", "--", "x").output)["data"]["demand"]
+    assert demand["project"] == "vision"
+
+
+# --- interactive jobs
+
+
+def test_an_interactive_job_says_where_it_runs_and_prints_what_it_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    finished_story(scribe)
+
+    def then(scribe: Scribe, job: str) -> None:
+        scribe.start(job)
+        headers = {"ce_job": job, "ce_attempt": "1", "ce_task": "0", "ce_node": "gpu-02", "ce_offset": "0"}
+        wire = tuple((name, value.encode()) for name, value in headers.items())
+        scribe.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), wire, b"serving\n")
+        scribe.finish(job)
+
+    run = run_on(scribe, monkeypatch, tmp_path, then)
+    found = run("submit", "--interactive", "--port", "8888", "--name", "notebook", "--gpus", "1", "--", "jupyter", "lab")
+    assert found.exit_code == ExitCode.DONE, found.stderr
+    assert found.stdout == "serving\n"
+    assert "it runs on gpu-02; once it serves, it is at gpu-02:8888" in found.stderr
+    assert "Bailiff opens no tunnel." in found.stderr
+    assert "ssh -N -L 8888:localhost:8888 gpu-02" in found.stderr
+    job = scribe.pool.jobs["notebook"]
+    assert job.class_name == "interactive"
+
+
+def test_the_port_is_told_to_the_job(bailiff: Run) -> None:
+    data = yaml.safe_load(bailiff("submit", "--interactive", "--port", "8888", "--dry-run", "--", "x").output)["data"]
+    assert data["spec"]["env"] == {"BAILIFF_PORT": "8888"}
+    assert data["demand"]["priority_class"] == "interactive"
+    chosen = yaml.safe_load(bailiff("submit", "--interactive", "--class", "build", "--dry-run", "--", "x").output)["data"]
+    assert chosen["demand"]["priority_class"] == "build"
+
+
+# --- jobs that are there
+
+
+def elastic() -> Scribe:
+    scribe = Scribe()
+    scribe.begin()
+    scribe.node("gpu-01", gpus=4)
+    scribe.submit("elastic", gpus=1, tasks=4, min_tasks=2)
+    scribe.start("elastic")
+    return scribe
+
+
+def test_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = elastic()
+    run = run_on(scribe, monkeypatch, tmp_path)
+    found = run("scale", "elastic", "6", "--min", "3")
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert found.output.startswith("elastic is to have 6 tasks, at least 3 together  (pool-a#")
+    assert (scribe.pool.jobs["elastic"].size, scribe.pool.jobs["elastic"].minimum) == (6, 3)
+    assert run("scale", "nobody", "2").exit_code == ExitCode.NOT_FOUND
+
+
+def test_set_priority_while_it_waits(bailiff: Run, scribe: Scribe) -> None:
+    found = bailiff("set", "train-9", "--priority", "interactive")
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert scribe.pool.jobs["train-9"].priority == 75
+    nothing = bailiff("set", "train-9")
+    assert (nothing.exit_code, "say what to change" in nothing.stderr) == (ExitCode.USAGE, True)
+
+
+def test_delete_is_cancel(bailiff: Run, scribe: Scribe) -> None:
+    found = bailiff("delete", "train-9", "--reason", "old habits")
+    assert found.exit_code == ExitCode.DONE
+    assert "train-9: cancel accepted" in found.output
+    assert scribe.pool.jobs["train-9"].phase == "cancelled"
+    cancelled = [record.data for record in scribe.records if isinstance(record.data, facts.JobCancelled)]
+    assert [(fact.job, fact.reason) for fact in cancelled] == [("train-9", "old habits")]
+
+
+# --- lists
+
+
+def test_the_wide_list_shows_project_tasks_and_reserved_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = elastic()
+    monkeypatch.setenv("COLUMNS", "200")
+    run = run_on(scribe, monkeypatch, tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = [line.split() for line in run("list", "-o", "wide").output.splitlines()]
+    assert lines[0][:4] == ["#", "JOB", "PROJECT", "CLASS"]
+    assert lines[1][:2] == ["elastic", "-"]
+    assert "4/4, at least 2" in run("list", "-o", "wide").output
+
+
+def test_reserved_nodes_are_data(bailiff: Run) -> None:
+    rows = {row["job"]: row for row in json.loads(bailiff("list", "-A", "-o", "json").output)}
+    assert rows["serve-2"]["reserved_nodes"] == ["gpu-01", "gpu-02"]
+    assert (rows["serve-2"]["placed_tasks"], rows["serve-2"]["tasks"], rows["serve-2"]["min_tasks"]) == (0, 3, 3)
+    assert rows["train-9"]["reserved_nodes"] == []
+
+
+def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scribe = Scribe()
+    projects = [{"name": "research"}, {"name": "vision", "parent": "research"}, {"name": "students"}]
+    scribe.begin(Policy.model_validate({**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects}, strict=False))
+    scribe.node("gpu-01")
+    for job, project in (("a", "vision"), ("b", "research"), ("c", "students")):
+        scribe.submit(job, gpus=1, project=project)
+    run = run_on(scribe, monkeypatch, tmp_path)
+
+    def listed(*options: str) -> list[str]:
+        return [row["job"] for row in json.loads(run("list", "-o", "json", *options).output)]
+
+    assert listed("--project", "research") == ["a", "b"]
+    monkeypatch.setenv("BAILIFF_PROJECT", "students")
+    assert listed() == ["c"]
+    assert listed("--all-projects") == ["a", "b", "c"]
+    assert run("list", "--project", "nobody").exit_code == ExitCode.NOT_FOUND
+
+
+def test_parts_of_gpus_are_shown_as_parts() -> None:
+    from tests.builders import Sketch, group
+
+    from bailiff.present import job_gpus_text
+
+    sketch = Sketch()
+    assert job_gpus_text(sketch.job("a", group(2, gpus=4))) == "8"
+    assert job_gpus_text(sketch.job("b", group(3, gpu_share_milli=500), group(gpus=1))) == "2.5"
+    assert job_gpus_text(sketch.job("c", group(2, gpu_share_bytes=4 * 2**30))) == "2 × 4GiB"
+    assert job_gpus_text(sketch.job("d", group(cpu=1))) == "0"

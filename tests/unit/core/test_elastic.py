@@ -1,0 +1,216 @@
+"""Gangs that run with fewer members than they ask for: they grow, shrink one by one, and never lose a part of their core."""
+
+import pytest
+from tests.log_builder import HOUR, MINUTE, SECOND, policy
+
+from bailiff_core.model.demand import TaskGroup
+
+
+def elastic(story, gpus=8, size=8, least=4):
+    """`wide` runs on as many of `size` one-GPU tasks as the node takes, at least `least`."""
+    story.node("n1", gpus=gpus)
+    story.runs("wide", gpus=1, tasks=size, min_tasks=least)
+
+
+def test_it_starts_with_what_there_is_room_for_and_waits_for_more(story):
+    elastic(story, gpus=6)
+    assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
+    assert story.pool.queue == ["wide"]
+
+
+def test_below_its_minimum_it_waits_whole(story):
+    story.node("n1", gpus=3)
+    story.submit("wide", gpus=1, tasks=8, min_tasks=4)
+    story.expect("JobWaits", job="wide")
+    assert story.members("wide") == []
+
+
+def test_it_grows_in_the_same_attempt_when_room_comes(story):
+    elastic(story, gpus=6)
+    began = story.job("wide").last_start
+    story.node("n2", gpus=8)
+    assert [grown.placement[0].tasks for grown in story.decisions("JobGrown")][-2:] == ["6", "7"]
+    story.started("wide", after=MINUTE)
+    job = story.job("wide")
+    assert (job.phase, job.attempt, job.last_start) == ("running", 1, began)
+    assert story.members("wide", "running") == list(range(8))
+    assert story.pool.queue == []
+
+
+def test_surplus_leaves_before_any_core_and_the_job_runs_on(story):
+    elastic(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    decided = story.expect("PreemptionDecided")
+    assert [(choice.job, choice.tasks) for choice in decided.victims] == [("wide", "6-7")]
+    assert story.job("wide").phase == "running"
+    story.yields("wide")
+    shrunk = story.expect("JobShrunk", job="wide")
+    assert (shrunk.tasks, shrunk.outcome, shrunk.cause) == ("6-7", "preempted", "preemption")
+    assert shrunk.lost_gpu_ms == 2 * 60_000
+    story.expect("JobStartOrdered", job="demo")
+    assert story.members("wide") == [0, 1, 2, 3, 4, 5]
+    story.started("demo")
+    story.ends("demo")
+    assert story.members("wide") == list(range(8))
+
+
+def test_at_its_minimum_it_leaves_whole(story):
+    elastic(story)
+    story.submit("demo", gpus=5, cls="interactive")
+    story.propose()
+    assert [choice.tasks for choice in story.expect("PreemptionDecided").victims] == [""]
+    assert story.job("wide").phase == "evicting"
+    assert story.pool.queue == []
+
+
+def test_surplus_that_ends_with_an_error_when_told_to_leave_breaks_nothing(story):
+    elastic(story)
+    story.submit("demo", gpus=1, cls="interactive")
+    story.propose()
+    story.yields("wide", code=1)
+    assert story.expect("JobShrunk", job="wide").outcome == "preempted-unclean"
+    assert story.job("wide").phase == "running"
+
+
+def test_surplus_lost_with_its_machine_only_shrinks_the_job(story):
+    elastic(story, gpus=6)
+    story.node("n2", gpus=2)
+    story.started("wide")
+    story.lost("n2")
+    shrunk = story.expect("JobShrunk", job="wide")
+    assert (shrunk.tasks, shrunk.outcome, shrunk.cause) == ("6-7", "lost", "exit")
+    assert story.job("wide").phase == "running"
+    story.node("n3", gpus=1)
+    assert story.members("wide") == [0, 1, 2, 3, 4, 5], "it grows again only after a while"
+    story.wait(MINUTE)
+    assert story.members("wide") == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_core_member_lost_stops_the_gang(story):
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=2)
+    story.runs("wide", gpus=1, tasks=6, min_tasks=5)
+    story.lost("n2")
+    story.expect("EvictionDecided", job="wide", cause="gang-failure", tasks="")
+
+
+def test_a_member_that_fails_stops_the_gang_surplus_or_not(story):
+    elastic(story)
+    story.exits("wide", 1, task=7)
+    story.expect("EvictionDecided", job="wide", cause="gang-failure", tasks="")
+
+
+def test_with_a_grace_for_stale_gangs_it_may_get_another_member(tell):
+    story = tell(policy(protections={"stale_gang": 60 * SECOND}))
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=1)
+    story.runs("gang", gpus=1, tasks=3)
+    story.lost("n2")
+    story.expect("JobShrunk", job="gang", tasks="0", outcome="lost")
+    assert story.job("gang").stale_since == story.pool.now
+    story.node("n3", gpus=1, after=0)
+    story.wait(30 * SECOND)
+    story.expect("JobGrown", job="gang")
+    assert story.job("gang").stale_since is None
+
+
+def test_and_leaves_when_the_grace_is_over(tell):
+    story = tell(policy(protections={"stale_gang": 60 * SECOND}))
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=1)
+    story.runs("gang", gpus=1, tasks=3)
+    story.lost("n2")
+    story.wait(MINUTE)
+    story.expect("EvictionDecided", job="gang", cause="stale-gang")
+
+
+def test_growth_that_waits_for_room_does_not_stop_the_job(story):
+    story.node("n1", gpus=4)
+    story.runs("short", gpus=2)
+    story.runs("wide", gpus=1, tasks=4, min_tasks=2)
+    story.exits("short")
+    story.expect("JobGrown", job="wide", reserved=True)
+    assert story.job("wide").phase == "running"
+    assert story.members("wide", "reserved") == [2, 3]
+    story.releases("short")
+    story.expect("JobStartOrdered", job="wide", tasks="2-3")
+    assert story.members("wide", "starting") == [2, 3]
+
+
+def test_a_promise_of_growth_goes_with_its_machine(story):
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=2)
+    story.runs("wide", gpus=1, tasks=4, min_tasks=2)
+    story.cancel("wide")
+    story.yields("wide")
+    story.runs("short", gpus=2)
+    story.runs("tall", gpus=1, tasks=4, min_tasks=2)
+    story.exits("short")
+    where = story.pool.nodes[story.job("tall").task(2).node].name
+    story.silent(where)
+    story.expect("ReservationDropped", job="tall", reason="room-gone", tasks="2-3")
+    assert story.members("tall") == [0, 1]
+
+
+def test_it_is_done_when_all_who_were_there_are(story):
+    elastic(story, gpus=6)
+    story.exits("wide", task=5)
+    assert story.pool.queue == [], "a gang of which a member has finished does not grow"
+    story.releases("wide")
+    story.ends("wide")
+    assert story.job("wide").phase == "succeeded"
+
+
+def test_one_spared_member_stays(story):
+    elastic(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    story.begin("wide")
+    story.cancel("demo")
+    assert story.expect("EvictionWithdrawn", job="wide").tasks == "6-7"
+    story.spared("wide", task=6)
+    assert story.job("wide").task(6).eviction is None
+    story.not_spared("wide", task=7)
+    story.exits("wide", 85, task=7)
+    story.releases("wide")
+    assert story.expect("JobShrunk", job="wide").tasks == "7"
+    story.expect("JobGrown", job="wide")
+
+
+def test_nobody_was_told_so_nothing_happened(story):
+    elastic(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    story.cancel("demo")
+    assert not story.expect("EvictionWithdrawn", job="wide", tasks="6-7").told
+    assert all(task.eviction is None for task in story.job("wide").tasks)
+
+
+def test_members_that_do_not_go_in_time_are_stuck_and_nobody_counts_on_them(story):
+    elastic(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    story.begin("wide")
+    story.wait(HOUR)
+    assert story.job("wide").phase == "running"
+    assert [stuck.tasks for stuck in story.decisions("EvictionStuck")] == ["6-7"]
+
+
+@pytest.mark.parametrize("code", [0, 85])
+def test_the_whole_job_leaves_while_some_of_it_does(story, code):
+    elastic(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    story.begin("wide")
+    story.cancel("wide")
+    story.expect("EvictionDecided", job="wide", cause="cancelled", tasks="")
+    story.yields("wide", code=code)
+    assert story.job("wide").phase in ("cancelled", "succeeded")
+
+
+def test_groups_of_different_tasks_grow_in_the_order_that_they_say(story):
+    story.node("n1", gpus=2)
+    workers = (TaskGroup(count=1, gpu_milli=1000), TaskGroup(count=3, gpu_milli=1000, order=1))
+    story.runs("mixed", *workers, min_tasks=2)
+    assert story.members("mixed") == [1, 2]
