@@ -365,6 +365,17 @@ def test_the_table_of_a_jobs_fields_is_whole() -> None:
     assert told - {"demand"} == known
 
 
+def test_the_environment_of_a_task_is_told_whole() -> None:
+    table = read("docs/kafka-interface.md").split("| variable | what it says |")[1].split("\n\n")[0]
+    told = set(re.findall(r"`([A-Z_]+)`", table))
+    at = TaskAt(task=0, devices=("GPU-1",), gpu_share_milli=500)
+    command = StartTask(
+        node="n", incarnation="i", sender="admission", sender_epoch=1, order=Order(epoch=1, seq=1), job="j", attempt=1,
+        tasks=(at,), spec=JobSpec(command="true"), grace=1_000_000, master_node="n",
+    )  # fmt: skip
+    assert told == set(environment(command, at, checkpoints=Path("/c"), secrets=None, master_address=None, device_bytes=1))
+
+
 def test_the_example_policies_are_policies() -> None:
     ((kind, text),) = examples("docs/policy.md")
     assert kind == "policy"

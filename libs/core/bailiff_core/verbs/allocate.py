@@ -99,7 +99,8 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         if not isinstance(place, GangPlace):
             backfill.kept_out[shape] = None
             return _pass_over(pool, unit, backfill)
-    return place
+    # What MiB of a device come to is known only now: of which device.
+    return over_limit(scene, unit, place) or over_quota(scene, unit, place) or place
 
 
 def _pass_over(pool: Pool, unit: Unit, backfill: Backfill) -> str:
