@@ -168,10 +168,10 @@ class Model:
         self.cp.add(sum(parts) == (asked.gpu_devices or 1) * here)
 
     def _reclaim(self) -> None:
-        """Before its last unit leaves, a project holds more than its share, or more than its quota for an asker within its own."""
+        """Before its last unit leaves, a project has more than its share, or than its quota for an asker within its own."""
         asked = sum(entry.count * _gpus(entry) for entry in self.asker.demand.tasks)
         quotas = {project.name: project.quota.gpu_milli or 0 for project in self.pool.policy.projects}
-        held = {name: 0 for name in quotas}
+        held = dict.fromkeys(quotas, 0)
         for job in self.pool.jobs.values():
             for task in job.tasks:
                 held[job.project] += _gpus(job.groups()[task.index])
@@ -199,9 +199,8 @@ class Model:
     def levels(self) -> list:
         """The objective, most important first."""
         running = [unit for unit in self.units if unit.job.phase != "reserved"]
-        found = []
-        for priority in sorted({unit.job.priority for unit in running}, reverse=True):
-            found.append(sum(_held(unit) * unit.gone for unit in running if unit.job.priority == priority))
+        priorities = sorted({unit.job.priority for unit in running}, reverse=True)
+        found = [sum(_held(unit) * unit.gone for unit in running if unit.job.priority == each) for each in priorities]
         found.append(sum(_held(unit) * unit.gone for unit in running if self._under_share(unit.job)))
         found.append(sum(self._lost(unit) * unit.gone for unit in running))
         found.append(sum(unit.last * unit.gone for unit in running))
