@@ -1,0 +1,222 @@
+"""Random pools come to rest: waves of jobs arrive, passes run until one changes nothing, and then nobody has a just claim left.
+
+No protections are on, so that nothing but the gates of the verbs keeps two jobs from evicting each other in turns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core_invariants import (
+    gangs_are_whole,
+    no_device_over_its_whole,
+    nothing_over_filled,
+    sums_recompute,
+    the_scene_is_true,
+)
+
+from bailiff.planfile import Source, snapshot_from
+from bailiff_core.model.amounts import UNLIMITED
+from bailiff_core.model.pool import Pool
+from bailiff_core.plan import Planning
+from bailiff_core.plan.build import happens, submission
+from bailiff_core.plan.layout import lay_out
+from bailiff_core.plan.report import PlanReport, Round
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+
+Fields = dict[str, Any]
+MOST_ROUNDS = 40
+SOUND = (no_device_over_its_whole, sums_recompute, nothing_over_filled, the_scene_is_true, gangs_are_whole)
+CLASSES = ("train", "train", "train", "interactive", "interactive", "build", "inference")
+TREES: tuple[tuple[Fields, ...], ...] = (
+    (),
+    ({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}),
+    ({"name": "a"}, {"name": "b", "over_quota_weight": 3}, {"name": "c", "over_quota_weight": 0, "quota": {"gpus": 1}}),
+    ({"name": "a", "quota": {"gpus": 2}, "limit": {"gpus": 5}}, {"name": "b", "quota": {"gpus": -1}}, {"name": "c", "priority": 2}),
+    (
+        {"name": "east", "quota": {"gpus": 4}},
+        {"name": "west", "quota": {"gpus": 3}, "over_quota_weight": 2},
+        {"name": "a", "parent": "east", "quota": {"gpus": 3}},
+        {"name": "b", "parent": "east", "quota": {"gpus": 3}},
+        {"name": "c", "parent": "west"},
+    ),
+)
+SHAPES: tuple[Fields, ...] = (
+    {"gpus": 1},
+    {"gpus": 2},
+    {"gpus": 3},
+    {"gpus": 1, "tasks": 2},
+    {"gpus": 2, "tasks": 2},
+    {"gpus": 1, "tasks": 5, "min_tasks": 1},
+    {"gpus": 1, "tasks": 4, "min_tasks": 2},
+    {"gpus": 2, "tasks": 3, "min_tasks": 1},
+    {"gpus": 0.5, "tasks": 3, "min_tasks": 1},
+    {"gpus": 0.4},
+    {"gpus": 4},
+    {"gpus": 8},
+)
+RIGID = tuple(shape for shape in SHAPES if "tasks" not in shape and shape["gpus"] >= 1)
+job = st.tuples(st.integers(0, 11), st.integers(0, 6), st.integers(0, 2), st.booleans())
+waves = st.lists(st.lists(job, min_size=1, max_size=4), min_size=1, max_size=4)
+pools = st.tuples(
+    st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3), st.sampled_from(TREES), st.sampled_from((0, 0, 2, -1)), waves
+)
+crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(0), waves)
+Given = tuple[Sequence[int], tuple[Fields, ...], int, Sequence[Sequence[tuple[int, int, int, bool]]]]
+
+
+class History:
+    """A pool into which one wave of jobs after the other comes, each when the pool is at rest."""
+
+    def __init__(self, given: Given, shapes: tuple[Fields, ...] = SHAPES) -> None:
+        sizes, self.projects, most_moved, self.waves = given
+        self.shapes = shapes
+        self.document: Fields = {
+            "nodes": [{"name": f"n{number}", "gpus": gpus} for number, gpus in enumerate(sizes)],
+            "projects": list(self.projects),
+            "policy": {"preemption": {"most_moved": most_moved}},
+        }
+        self.planning = Planning(self._snapshot([]))
+        self.jobs = 0
+
+    @property
+    def pool(self) -> Pool:
+        """As it is."""
+        return self.planning.pool
+
+    def waves_at_rest(self) -> Iterator[Round]:
+        """The last round of each wave, one by one. Raises `AssertionError` where the pool does not come to rest."""
+        for wave in self.waves:
+            yield self._wave(wave)
+
+    def _wave(self, wave: Sequence[tuple[int, int, int, bool]]) -> Round:
+        self.planning.go_on()
+        for entry in lay_out(self._snapshot([self._job(*drawn) for drawn in wave])).jobs:
+            happens(self.pool, submission(entry))
+            self.planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
+        pushed: dict[tuple[str, str], int] = {}
+        for _ in range(MOST_ROUNDS):
+            last = self.planning.round()
+            for invariant in SOUND:
+                invariant(self.pool)
+            if not last.changed:
+                return last
+            for line in last.decisions:
+                for victim in line.victims:
+                    if not victim.moved_to and not victim.was_reserved:
+                        pushed[line.job, victim.job] = last.round
+                        assert (victim.job, line.job) not in pushed, f"{line.job} and {victim.job} evict each other"
+        raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.told()}")
+
+    def _job(self, shape: int, kind: int, project: int, keeps: bool) -> Fields:
+        self.jobs += 1
+        leaves = [each["name"] for each in self.projects if not any(other.get("parent") == each["name"] for other in self.projects)]
+        where = {"project": leaves[project % len(leaves)]} if leaves else {}
+        firm = {"preemptible": not keeps} if kind == 5 else {}
+        return {"name": f"j{self.jobs:02}", "class": CLASSES[kind], **self.shapes[shape % len(self.shapes)], **where, **firm}
+
+    def _snapshot(self, jobs: list[Fields]) -> Any:
+        source = Source("history", "")
+        source.value = {**self.document, "jobs": jobs}
+        return snapshot_from(source)
+
+    def told(self) -> str:
+        """The last rounds' decisions."""
+        report = PlanReport(verbs=(), rounds=tuple(self.planning.rounds[-6:]), settled=False)
+        return "\n".join(
+            f"round {each.round}: {line.verb} {line.job} {[victim.job for victim in line.victims]}"
+            for each in report.rounds
+            for line in each.decisions
+        )
+
+
+def comes_to_rest(drawn: Given) -> None:
+    """Each wave settles, and a pass more, at once or an hour later, changes nothing."""
+    history = History(drawn)
+    for _ in history.waves_at_rest():
+        pass
+    assert not history.planning.round(step=0).changed, history.told()
+    assert not history.planning.round(step=3_600_000_000).changed, history.told()
+
+
+def nobody_has_a_just_claim(drawn: Given) -> None:
+    """On one node of whole GPUs a look at every set of jobs shows whether a waiting job could still reclaim."""
+    history = History(drawn, RIGID)
+    for last in history.waves_at_rest():
+        claims = _claims(history.pool, [line.job for line in last.waiting])
+        assert not claims, f"{claims}\n{history.told()}"
+
+
+def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
+    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would make room."""
+    scene = scene_of(pool)
+    shares = shares_now(scene)
+    rules = {project.name: project for project in pool.rules.projects}
+    quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
+    used = {name: sum(1000 * pool.jobs[each].gpus for each in pool.active if pool.jobs[each].project == name) for name in rules}
+    firm = {
+        name: sum(1000 * other.gpus for other in pool.jobs.values() if other.id in pool.active and other.project == name and not other.preemptible)
+        for name in rules
+    }
+    idle = sum(1000 * len(node.devices) for node in pool.nodes.values()) - sum(used.values())
+    found = []
+    for name in waiting:
+        job = pool.jobs[name]
+        mine, asked = job.project, 1000 * job.gpus
+        after = used[mine] + asked
+        if after > shares[mine].gpu_milli or _over(rules[mine].limit.gpu_milli, after):
+            continue
+        if not job.preemptible and _over(quota[mine], firm[mine] + asked):
+            continue
+        others = [pool.jobs[each] for each in pool.active if pool.jobs[each].project != mine and pool.jobs[each].preemptible]
+        for count in range(len(others) + 1):
+            for chosen in combinations(others, count):
+                enough = idle + sum(1000 * each.gpus for each in chosen) >= asked
+                if enough and all(_may_lose(project, chosen, used, shares, quota, after <= quota[mine]) for project in rules):
+                    found.append(f"{name} could have the room of {[each.id for each in chosen]}")
+    return found
+
+
+def _may_lose(project: str, chosen: Any, used: Mapping[str, int], shares: Any, quota: Mapping[str, int], within: bool) -> bool:
+    """Whether in some order what the project has left before each of them is above its allocatable share, or its quota."""
+    lost = [1000 * each.gpus for each in chosen if each.project == project]
+    if not lost:
+        return True
+    before_last = used[project] - sum(lost) + max(lost)
+    if quota[project] == UNLIMITED:
+        return False
+    return before_last > max(quota[project], shares[project].gpu_milli) or (within and before_last > quota[project])
+
+
+def _over(bound: int | None, amount: int) -> bool:
+    return bound is not None and bound != UNLIMITED and amount > bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(pools)
+def test_pools_come_to_rest(drawn: Given) -> None:
+    comes_to_rest(drawn)
+
+
+@settings(max_examples=60, deadline=None)
+@given(crowded)
+def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
+    nobody_has_a_just_claim(drawn)
+
+
+@pytest.mark.long
+@settings(max_examples=3_000, deadline=None)
+@given(pools)
+def test_pools_come_to_rest_thousands(drawn: Given) -> None:
+    comes_to_rest(drawn)
+
+
+@pytest.mark.long
+@settings(max_examples=3_000, deadline=None)
+@given(crowded)
+def test_no_project_below_its_share_is_left_waiting_beside_one_above_thousands(drawn: Given) -> None:
+    nobody_has_a_just_claim(drawn)
