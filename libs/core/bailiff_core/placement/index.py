@@ -40,7 +40,10 @@ class Index:
         self.seen = len(self._rooms.changed)
 
     def offers(self, need: Need, *, later: bool, spread: bool) -> Iterator[Offer]:
-        """Nodes with room for a task of this need, best first. Rooms may change meanwhile; the order is as of now."""
+        """Nodes with room for a task of this need, best first. Rooms may change meanwhile; the order is as of now.
+
+        Nodes come last that have room only on devices that are shared already (`best_shared` knows which is best).
+        """
         buckets = (self._later if later else self._now).lists
         best: dict[tuple[int, ...], list[list[Entry]]] = {}
         cpu_class, memory_class = need.cpu_milli.bit_length(), need.memory_bytes.bit_length()
@@ -57,6 +60,13 @@ class Index:
                 yield from sorted((offer for offer in found if offer), key=lambda offer: -offer.free_cpu(later=later))
             else:
                 yield from (offer for offer in found if offer)
+
+        for node in sorted(self._sharing, key=lambda node: node.name) if need.shared else ():
+            room, suited_here = node.later if later else node.now(), self._suited[node]
+            if (room.devices & suited_here).bit_count() < need.devices:
+                offer = offer_of(need, node, suited_here, later=later)
+                if offer is not None:
+                    yield offer
 
     def best_shared(self, need: Need, *, spread: bool) -> Offer | None:
         """The best of the nodes where the task finds a device that is shared already, even if it has to wait there."""
