@@ -121,7 +121,8 @@ def every_job_in_one_index(pool: Pool) -> None:
 def lacks_surplus(job: Job) -> bool:
     """Whether a running job may get more tasks."""
     free = job.phase in ("starting", "running") and not job.cancelled and job.plan is None
-    return free and len(job.tasks) < job.size and not any(task.exit_code == 0 for task in job.tasks)
+    ended = any(task.state in ("exited", "released") and task.eviction is None for task in job.tasks)
+    return free and len(job.tasks) < job.size and not ended
 
 
 def gangs_are_whole(pool: Pool) -> None:
@@ -237,11 +238,19 @@ def check_pool(pool: Pool) -> None:
 
 
 def victims_may_go(before: Pool, said: Sequence[Decision]) -> None:
-    """Victims were preemptible, of strictly lower priority, and asked for nothing twice. `before`: priorities then."""
+    """Victims were preemptible, each named once; of lower priority under preempt, of others under reclaim.
+
+    before: what jobs were like then.
+    """
     for decision in said:
         if isinstance(decision, PreemptionDecided):
             assert len({choice.job for choice in decision.victims}) == len(decision.victims) > 0
             for choice in decision.victims:
                 victim = before.jobs[choice.job]
                 assert victim.preemptible, f"{choice.job} is not preemptible"
-                assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"
+                if decision.verb == "preempt":
+                    assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"
+                if decision.verb == "reclaim" and not choice.moved:
+                    assert victim.project != decision.asker.project, f"{choice.job} is of the same project"
+                if decision.verb == "consolidate" and not choice.reserved:
+                    assert choice.moved, f"{choice.job} has no place to move to"

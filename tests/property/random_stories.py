@@ -11,6 +11,7 @@ from tests.log_builder import DAY, HOUR, MINUTE, SECOND, Cut, Story, digest, pol
 
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.lifecycle.evictions import evictions_of, leaving
 from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.pool import ENDED, Job, Pool, Task
@@ -170,14 +171,15 @@ class Chance:
 
     def _report(self, job: Job, task: Task, b: int) -> list[Fact]:
         at = self.story.at(job.id, task.index)
-        sparing = job.eviction is not None and job.eviction.spare_seq is not None
+        evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
+        sparing = any(eviction.spare_seq is not None for eviction in evictions)
         if sparing and b % 8 != 2 and task.state in ("starting", "running"):
             return [facts.TaskSpared(**at)] if b % 4 or task.spared else [facts.SpareRefused(**at)]
         if task.state == "starting":
             return [facts.TaskStartRefused(**at, reason="no")] if b == 5 else [facts.TaskStarted(**at)]
         if task.state == "exited":
             return [facts.TaskReleased(**at)]
-        if job.eviction is not None and not task.term_sent and b % 2:
+        if evictions and not task.term_sent and b % 2:
             return [facts.EvictionStaged(**at, stage="term_sent")]
         return [facts.TaskExited(**at, exit_code=CODES[b % len(CODES)])]
 
@@ -209,17 +211,16 @@ class Chance:
         return [facts.ProposalReceived(number=selection.number, computed_at=at, logic=LOGIC, answers=tuple(answers))]
 
     def _progress(self, a: int, b: int) -> Iterable[Fact]:
-        leaving = [self.pool.jobs[name] for name in self.pool.leaving]
-        waiting = [job for job in leaving if job.eviction is not None and job.eviction.begun_seq is None]
+        waiting = [entry for entry in leaving(self.pool) if entry.eviction.begun_seq is None]
         if not waiting:
             return []
-        job = waiting[a % len(waiting)]
-        assert job.eviction is not None
-        plan = self.pool.plans.get(job.eviction.plan) if job.eviction.plan is not None else None
-        begun = plan is not None and any(_begun(self.pool, name) for name in plan.victims)
+        entry = waiting[a % len(waiting)]
+        job, eviction = entry.job, entry.eviction
+        plan = self.pool.plans.get(eviction.plan) if eviction.plan is not None else None
+        begun = plan is not None and any(_begun(self.pool, name, plan.seq) for name in plan.victims)
         if b % 3 == 0 and plan is not None and not begun and plan.given_up is None:
             return [facts.PlanGivenUp(plan=plan.seq, reason="room")]
-        return [facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=job.eviction.decided_seq)]
+        return [facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=eviction.decided_seq)]
 
     def _cancel(self, a: int) -> Iterable[Fact]:
         jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED]
@@ -290,9 +291,9 @@ def _fits(job: Job, fact: Fact) -> bool:
     return not isinstance(fact, facts.SpareRefused) or fact.task == 0 or job.tasks[0].state not in ("starting", "running")
 
 
-def _begun(pool: Pool, name: str) -> bool:
-    job = pool.jobs.get(name)
-    return job is not None and job.eviction is not None and job.eviction.begun_seq is not None
+def _begun(pool: Pool, name: str, plan: int) -> bool:
+    entries = evictions_of(pool.jobs[name]) if name in pool.jobs else []
+    return any(entry.eviction.plan == plan and entry.eviction.begun_seq is not None for entry in entries)
 
 
 def checked(story: Story) -> None:

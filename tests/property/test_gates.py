@@ -83,6 +83,9 @@ def turned(scene: Trials, shares: dict[str, Amounts], asker: Unit, units: list[U
                 theirs = ratio(left[sibling][at], shares[sibling][at])
                 if mine > (0, 1) and shares[sibling][at] > 0 and mine >= theirs:
                     return True
+                amount = left[project][at] + taken(asker)[at]
+                if shares[project][at] == shares[sibling][at] == 0 and amount > left[sibling][at] and amount > 0:
+                    return True  # beyond the text: of two that are entitled to nothing the one with more takes nothing
     return False
 
 

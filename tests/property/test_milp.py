@@ -61,7 +61,9 @@ def _add_job(random: Random, sketch: Sketch, name: str, free: dict[int, list], f
     places = []
     left = {n: [list(devices), cpu] for n, (devices, cpu) in free.items()}
     for _ in range(asked.count):
-        fitting = [n for n, (devices, cpu) in left.items() if cpu >= asked.cpu_milli and sum(d >= share for d in devices) >= count]
+        fitting = [
+            n for n, (devices, cpu) in left.items() if cpu >= asked.cpu_milli and sum(d >= share for d in devices) >= count
+        ]
         if not fitting:
             return
         node = random.choice(fitting)
@@ -166,10 +168,10 @@ class Model:
         self.cp.add(sum(parts) == (asked.gpu_devices or 1) * here)
 
     def _reclaim(self) -> None:
-        """Before its last unit leaves, a project holds more than its share, or more than its quota for an asker within its own."""
+        """Before its last unit leaves, a project has more than its share, or than its quota for an asker within its own."""
         asked = sum(entry.count * _gpus(entry) for entry in self.asker.demand.tasks)
         quotas = {project.name: project.quota.gpu_milli or 0 for project in self.pool.policy.projects}
-        held = {name: 0 for name in quotas}
+        held = dict.fromkeys(quotas, 0)
         for job in self.pool.jobs.values():
             for task in job.tasks:
                 held[job.project] += _gpus(job.groups()[task.index])
@@ -197,9 +199,8 @@ class Model:
     def levels(self) -> list:
         """The objective, most important first."""
         running = [unit for unit in self.units if unit.job.phase != "reserved"]
-        found = []
-        for priority in sorted({unit.job.priority for unit in running}, reverse=True):
-            found.append(sum(_held(unit) * unit.gone for unit in running if unit.job.priority == priority))
+        priorities = sorted({unit.job.priority for unit in running}, reverse=True)
+        found = [sum(_held(unit) * unit.gone for unit in running if unit.job.priority == each) for each in priorities]
         found.append(sum(_held(unit) * unit.gone for unit in running if self._under_share(unit.job)))
         found.append(sum(self._lost(unit) * unit.gone for unit in running))
         found.append(sum(unit.last * unit.gone for unit in running))
@@ -210,7 +211,10 @@ class Model:
         if self.verb != "reclaim":
             return False
         held = sum(
-            _gpus(other.groups()[task.index]) for other in self.pool.jobs.values() if other.project == job.project for task in other.tasks
+            _gpus(other.groups()[task.index])
+            for other in self.pool.jobs.values()
+            if other.project == job.project
+            for task in other.tasks
         )
         quota = next(project.quota.gpu_milli or 0 for project in self.pool.policy.projects if project.name == job.project)
         return quota < held <= self.shares[job.project]
@@ -249,7 +253,13 @@ def _held(unit: Leaving) -> int:
 def told(cost: Cost, priorities: list[int]) -> list[int]:
     """The levels of an answer's cost, as the model has them."""
     of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
-    return [*(of_class.get(p, 0) for p in priorities), cost.under_share_gpu_milli, cost.lost_gpu_ms, cost.jobs_stopped, cost.tasks]
+    return [
+        *(of_class.get(p, 0) for p in priorities),
+        cost.under_share_gpu_milli,
+        cost.lost_gpu_ms,
+        cost.jobs_stopped,
+        cost.tasks,
+    ]
 
 
 def check(seed: int, verb: Verb) -> Answer:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core_invariants import gangs_are_whole, no_device_over_its_whole, nothing_over_filled, sums_recompute, the_scene_is_true
+from tests.core_invariants import (
+    gangs_are_whole,
+    no_device_over_its_whole,
+    nothing_over_filled,
+    sums_recompute,
+    the_scene_is_true,
+)
 
 from bailiff.planfile import Source, snapshot_from
 from bailiff_core.model.amounts import UNLIMITED

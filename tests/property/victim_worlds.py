@@ -317,6 +317,8 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
             fuller = remaining * share.get(other, 0) >= used(pool, other, gone) * share.get(project, 0)
             if remaining > share.get(project, 0) and share.get(other, 0) > 0 and fuller:
                 return False
+            if share.get(project, 0) == share.get(other, 0) == 0 and remaining > used(pool, other, gone):
+                return False  # beyond the text: two that are entitled to nothing would take from each other for ever
     return True
 
 

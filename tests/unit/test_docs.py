@@ -22,10 +22,10 @@ from bailiff.cli import app as command
 from bailiff.friendly import job_from
 from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
-from bailiff_admission.intake.requests import unsupported
 from bailiff_admission.settings import AdmissionSettings
 from bailiff_bus.envelope import unwrap
-from bailiff_bus.messages import MESSAGE_TYPES
+from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAt
+from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import METRICS
 from bailiff_bus.port import Message
 from bailiff_bus.runtime import ExitCode as ServiceExitCode
@@ -33,10 +33,11 @@ from bailiff_bus.settings import PREFIX, ServiceSettings
 from bailiff_bus.topics import TOPICS
 from bailiff_core import protections, turn
 from bailiff_core.model.amounts import friendly_amounts
-from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
 from bailiff_core.model.document import MICROSECONDS, parse_duration
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
+from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
@@ -346,29 +347,33 @@ def _within(data: Any, kept: Any) -> bool:
     return True
 
 
-NOT_YET: dict[str, dict[str, Any]] = {
-    "gpu_share_milli": {"tasks": [{"gpu_share_milli": 500}]},
-    "gpu_share_bytes": {"tasks": [{"gpu_share_bytes": 1}]},
-    "gpu_devices": {"tasks": [{"gpu_devices": 2}]},
-    "gpu_milli": {"tasks": [{"gpu_milli": 500}]},
-    "sub_group": {"tasks": [{"sub_group": "a"}]},
-    "sub_groups": {"sub_groups": [{"name": "a"}]},
-    "min_tasks": {"tasks": [{"count": 2}], "min_tasks": 1},
-    "project": {"project": "a"},
-    "topology": {"topology": {"topology": "rack"}},
-    "run_time_limit": {"run_time_limit": "1h"},
-    "preemption_delay": {"preemption_delay": "1s"},
-    "pack: spread": {"pack": "spread"},
-}
+def demand_fields(kind: type[BaseModel], before: str = "") -> Iterator[str]:
+    for name in kind.model_fields:
+        listed = {"tasks": TaskGroup, "sub_groups": SubGroup}.get(name)
+        if listed is not None:
+            yield from demand_fields(listed, f"{name}[].")
+        else:
+            yield f"{before}{name}"
 
 
-def test_what_is_said_to_be_refused_is_refused() -> None:
-    text = read("docs/kafka-interface.md").split("(`not-supported`):")[1].split(". ")[0]
-    assert set(re.findall(r"`([^`]+)`", text)) == NOT_YET.keys()
-    for name, fields in NOT_YET.items():
-        demand = JobDemand.model_validate_json(json.dumps({"job": "a", "tasks": [{}], **fields}))
-        assert unsupported(demand) is not None, name
-    assert unsupported(JobDemand.model_validate_json('{"job": "a", "tasks": [{"gpu_milli": 1000}]}')) is None
+def test_the_table_of_a_jobs_fields_is_whole() -> None:
+    known, told = set(demand_fields(JobDemand)), set()
+    for row in rows(section(read("docs/kafka-interface.md"), "JobSubmitted: run this job")):
+        first, *others = re.findall(r"`([^`]+)`", row[0])
+        beside = first.rpartition(".")[0]  # `tasks[].gpu_milli`, `cpu_milli`: both are fields of a task
+        told |= {first, *(name if name in known else f"{beside}.{name}" for name in others)}
+    assert told - {"demand"} == known
+
+
+def test_the_environment_of_a_task_is_told_whole() -> None:
+    table = read("docs/kafka-interface.md").split("| variable | what it says |")[1].split("\n\n")[0]
+    told = set(re.findall(r"`([A-Z_]+)`", table))
+    at = TaskAt(task=0, devices=("GPU-1",), gpu_share_milli=500)
+    command = StartTask(
+        node="n", incarnation="i", sender="admission", sender_epoch=1, order=Order(epoch=1, seq=1), job="j", attempt=1,
+        tasks=(at,), spec=JobSpec(command="true"), grace=1_000_000, master_node="n",
+    )  # fmt: skip
+    assert told == set(environment(command, at, checkpoints=Path("/c"), secrets=None, master_address=None, device_bytes=1))
 
 
 def test_the_example_policies_are_policies() -> None:

@@ -196,7 +196,10 @@ def _nodes(pool: Pool, numbers: Iterable[int]) -> str:
 
 
 def _start_word(job: Job) -> str:
-    return "Started" if job.attempt <= 1 else "Resumed" if job.evictions else "Restarted"
+    if job.attempt <= 1:
+        return "Started"
+    had_to_leave = job.last_eviction is not None and job.last_eviction >= job.waiting_since
+    return "Resumed" if had_to_leave else "Restarted"
 
 
 def _was_last(job: Job, task: int, record: Record) -> bool:

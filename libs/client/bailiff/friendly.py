@@ -166,6 +166,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
     "topology": Field(("demand", "topology")),
     "preemption_delay": Field(("demand", "preemption_delay")),
+    "stale_grace": Field(("demand", "stale_grace")),
     "on_eviction": Field(("demand", "on_eviction")),
     "pack": Field(("demand", "pack")),
     "command": Field(("spec", "command")),

@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.log_builder import MINUTE, Story
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, finished_story
 
 from bailiff import events
 from bailiff.problem import ExitCode
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record
 
 
 @pytest.fixture
@@ -26,8 +28,16 @@ def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def told(scribe: Scribe) -> list[events.EventRow]:
+    return of_records(scribe.records)
+
+
+def of_story(story: Story) -> list[events.EventRow]:
+    return of_records(story.records)
+
+
+def of_records(records: list[Record]) -> list[events.EventRow]:
     pool, found = Pool(), list[events.EventRow]()
-    for record in scribe.records:
+    for record in records:
         apply(pool, record)
         found += events.events_of(record, pool)
     return found
@@ -64,16 +74,37 @@ def test_every_event_has_an_id_of_its_own_and_a_known_word(scribe: Scribe) -> No
     assert found[0]["id"] == "pool-a:1:PolicyApplied"
 
 
-def test_a_growing_job_is_started_once() -> None:
+def test_a_job_that_failed_is_restarted_and_not_resumed() -> None:
     scribe = Scribe()
-    scribe.begin()
-    scribe.node("gpu-01", gpus=2)
-    scribe.submit("elastic", gpus=1, tasks=4, min_tasks=2)
-    scribe.start("elastic")
-    scribe.node("gpu-02", gpus=1)
-    words = [word for word in of(scribe, "elastic") if word != "Pending"]
-    assert words[:3] == ["Submitted", "Scheduled", "Started"]
-    assert words.count("Started") == 1
+    finished_story(scribe)
+    scribe.finish("train-8", exit_code=3)  # it was preempted before, and has a failure to spare
+    assert of(scribe, "train-8")[-1] == "Failed"
+    story = Story()
+    story.node("n1", gpus=1)
+    story.runs("brittle", gpus=1, max_failures=1)
+    story.ends("brittle", code=3)
+    story.wait(MINUTE)
+    story.started("brittle")
+    words = [row["type"] for row in of_story(story) if row["job"] == "brittle"]
+    assert [word for word in words if word != "Pending"] == [
+        "Submitted",
+        "Scheduled",
+        "Started",
+        "Requeued",
+        "Scheduled",
+        "Restarted",
+    ]
+
+
+def test_a_growing_job_is_started_once() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("elastic", gpus=1, tasks=4, min_tasks=2)
+    story.node("n2", gpus=1)
+    story.started("elastic", after=MINUTE)
+    assert len(story.job("elastic").tasks) == 3
+    words = [row["type"] for row in of_story(story) if row["job"] == "elastic"]
+    assert [word for word in words if word != "Pending"] == ["Submitted", "Scheduled", "Started", "Grown"]
 
 
 def test_the_latest_are_shown_and_filters_hold(bailiff: Run) -> None:

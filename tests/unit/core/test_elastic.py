@@ -109,7 +109,7 @@ def test_with_a_grace_for_stale_gangs_it_may_get_another_member(tell):
     story.lost("n2")
     story.expect("JobShrunk", job="gang", tasks="0", outcome="lost")
     assert story.job("gang").stale_since == story.pool.now
-    story.node("n3", gpus=1, after=0)
+    story.node("n3", gpus=1)
     story.wait(30 * SECOND)
     story.expect("JobGrown", job="gang")
     assert story.job("gang").stale_since is None

@@ -201,6 +201,37 @@ def test_a_cancelled_eviction_is_told_apart_from_a_preemption() -> None:
     assert says(explained(story, "job")["Why did it have to leave?"], "it had to stop, because somebody cancelled it")
 
 
+def test_a_reclaimed_job_is_told_of_projects_and_of_its_surplus() -> None:
+    story = Story(policy(projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]))
+    story.node("n1", gpus=8)
+    story.runs("a1", gpus=1, tasks=8, min_tasks=4, project="a")
+    story.submit("b1", gpus=4, project="b", after=MINUTE)
+    story.propose()
+    why = explained(story, "a1")["Why did it have to leave?"]
+    assert says(
+        why, "its tasks 4-7 were told to make room for b1 (train 50, project b), by the verb reclaim: project a holds more"
+    )
+    assert says(explained(story, "b1")["Who left for it?"], "Only surplus tasks leave, and the jobs go on: a1 (4-7).")
+
+
+def test_a_moved_job_is_told_that_its_place_is_kept() -> None:
+    story = Story(policy(preemption={"most_moved": -1}))
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=4)
+    story.runs("filler", gpus=2)
+    story.runs("beside", gpus=2)
+    story.runs("mover", gpus=1)
+    story.ends("beside")
+    story.submit("wide", gpus=4, after=MINUTE)
+    story.propose()
+    found = next(story.decisions("PreemptionDecided"))
+    assert (found.verb, [choice.job for choice in found.victims]) == ("consolidate", ["mover"])
+    why = explained(story, "mover")["Why did it have to leave?"]
+    assert says(why, "by the verb consolidate: moving it makes room in one piece")
+    assert says(why, "It is moved and not stopped: its new place (1 node) is kept for it.")
+    assert says(explained(story, "wide")["Who left for it?"], "Moved, not stopped: mover.")
+
+
 # --- one decision
 
 ASKER = {"job": "b1", "class_name": "train", "priority": 50, "project": "b"}

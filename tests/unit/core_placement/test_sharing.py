@@ -12,10 +12,10 @@ from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, TaskPlace, c
 HALF = 80 * GIB * 500
 
 
-def places(sketch: Sketch, *groups, **options):
+def places(sketch: Sketch, *groups, steps: int = 1000, **options):
     """(node, devices) per task, and whether it is later; or the reason."""
     job = sketch.job(f"new-{len(sketch.pool.jobs)}", *groups)
-    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(1000), **options)
+    found = place_unit(Rooms.of(sketch.pool), asking(job), Budget(steps), **options)
     if isinstance(found, NoFit):
         return f"{found.kind}: {found.why}"
     return [(sketch.pool.nodes[task.node].name, bits(task.devices)) for task in found.tasks], found.later
@@ -151,11 +151,17 @@ def test_whole_and_parts_together_and_no_is_a_proof() -> None:
     assert places(sketch, part(500, 3), group(gpus=1)).startswith("impossible: each kind of task fits by itself")
 
 
-def test_two_kinds_of_parts_may_be_given_up_but_not_denied() -> None:
+def test_which_part_goes_with_which_is_thought_over_and_no_is_a_proof() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
     assert isinstance(places(sketch, part(700, 2), part(300, 2)), tuple)
-    assert places(sketch, part(700, 2), part(400, 1)).startswith("gave-up")
+    assert places(sketch, part(700, 2), part(400, 1)) == (
+        "impossible: each kind of task fits by itself, but 2 × (0.7 of 1 GPU) and 1 × (0.4 of 1 GPU) do not fit together"
+    )
+    assert places(sketch, part(700, 2), part(400, 1), steps=3).startswith("gave-up")
+    # Filling up largest first: 0.5 and 0.4 on one device, 0.3 and 0.3 on the other, and the last 0.3 is left over.
+    thirds = places(sketch, part(500), part(400), part(300, 3), part(200))
+    assert isinstance(thirds, tuple)
 
 
 def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> None:

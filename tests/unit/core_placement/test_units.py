@@ -111,6 +111,13 @@ def test_of_groups_only_as_many_as_needed_are_asked_for_and_the_next_comes_whole
     assert (unit.indices, unit.core) == ((3, 4), False), "the next whole child, before a third task of a"
 
 
+def test_a_child_that_has_too_few_tasks_left_is_passed_over() -> None:
+    tree = (inner("all", least=1), leaf("a", "all", 2), leaf("b", "all", 2))
+    broken = job(*WORKERS, sub_groups=tree)
+    broken.tasks = [Task(index, 0, 0, "released", exit_code=1) for index in (0, 1)]
+    assert asks(broken) == [3, 4]
+
+
 def test_eviction_takes_surplus_tasks_then_a_surplus_child_whole_then_the_job() -> None:
     tree = (inner("all", least=1), leaf("a", "all", 2), leaf("b", "all", 2))
     assert loses(job(*WORKERS, sub_groups=tree, running=range(6))) == [

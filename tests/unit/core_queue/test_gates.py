@@ -220,6 +220,25 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
         )
 
 
+def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() -> None:
+    """Their projects have quotas that the departments do not cover: each project is entitled, and no department is."""
+    town = Town(
+        project("lab", weight=0), project("shop", weight=0), project("a", "lab", quota=2), project("z", "shop", quota=2)
+    )  # fmt: skip
+    victim = whole(town.runs("z1", "z"))
+    asker = whole(town.waits("asker", "a"))
+    scene = town.scene()
+    shares = shares_now(scene)
+    assert (shares["lab"], shares["shop"]) == (Amounts(), Amounts())
+    assert may_reclaim(scene, shares, asker) is None
+    reclaim = Reclaim(scene, shares, asker)
+    assert reclaim.admits([victim])
+    assert not reclaim.balanced([victim])
+    town.runs("z2", "z")
+    scene = town.scene()
+    assert Reclaim(scene, shares, asker).balanced([victim])  # one each is no worse than two and none
+
+
 def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
     town = departments()
     town.runs("b", "b", group(gpus=4))

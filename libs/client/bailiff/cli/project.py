@@ -145,6 +145,8 @@ async def _change(session: Session, project: str, change: Callable[[Policy, Pool
         if before.scope != after.scope:
             whose = "jobs of its own project only" if after.scope == "project" else "jobs of the whole pool"
             said.append(f"from now on a job preempts {whose}: the policy leaves preemption.scope to whether there are projects")
+        if after.projects and not before.projects:
+            said.append("from now on each job has to name its project, but where there is a project `default`")
         session.show({"project": project, "pool": domain, "seq": outcome.seq}, lambda: "\n".join(said))
 
 

@@ -1,5 +1,6 @@
 """Selections, proposals and plans."""
 
+from bailiff_core.lifecycle.evictions import evictions_of
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
@@ -7,7 +8,7 @@ from bailiff_core.protections import no_borrowing
 from bailiff_core.records import decisions, facts
 
 from .evictions import leave_in_part
-from .growth import drop_reserved, grow
+from .growth import grow
 from .jobs import back_to_queue, take_place
 from .register import folds
 from .room import leave_whole, reindex, set_promise, tasks_of
@@ -50,19 +51,19 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
 
 
 def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided) -> None:
-    eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
-    if choice.reserved:
+    leaving = numbers(choice.tasks) if choice.tasks else [task.index for task in victim.tasks]
+    if all(task.index in leaving for task in victim.tasks if task.state == "reserved"):
         _inherit(pool, victim, plan, decision.spared)
-        if choice.tasks:
-            drop_reserved(pool, victim, numbers(choice.tasks))
-        else:
-            back_to_queue(pool, victim)
-    elif choice.tasks:
-        leave_in_part(pool, victim, numbers(choice.tasks), eviction)
+    if victim.phase == "reserved" and not choice.tasks:
+        back_to_queue(pool, victim)
+        return
+    eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
+    if choice.tasks:
+        leave_in_part(pool, victim, leaving, eviction)
     else:
         leave_whole(pool, victim, eviction)
         set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
-    if not choice.reserved and victim.id not in plan.victims:
+    if any(entry.eviction.plan == plan.seq for entry in evictions_of(victim)) and victim.id not in plan.victims:
         plan.victims.append(victim.id)
 
 

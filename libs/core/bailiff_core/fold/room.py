@@ -113,13 +113,13 @@ def reindex(pool: Pool, job: Job) -> None:
 def asks_for_room(job: Job) -> bool:
     """Whether the job stands in the queue: it has no place, or it runs and lacks tasks that nothing keeps it from getting.
 
-    Who waits for a plan asks for nothing more, and a gang of which a member has finished its work does not grow.
+    Who waits for a plan asks for nothing more, and a gang of which a member has ended by itself does not grow.
     """
     if job.phase == "pending":
         return True
     if job.phase not in ("starting", "running") or job.cancelled or job.plan is not None or len(job.tasks) >= job.size:
         return False
-    return not any(task.exit_code == 0 for task in job.tasks)
+    return not any(task.state in ("exited", "released") and task.eviction is None for task in job.tasks)
 
 
 def is_queued(pool: Pool, job: Job) -> bool:

@@ -178,9 +178,9 @@ class _Group:
         """Below the minimum what the first children lack, above it the next task or the next whole child."""
         if self.satisfied:
             return next((indices for indices in (child.wants() for child in self._ordered()) if indices), [])
-        lacking = [child for child in self._ordered()[: self.minimum] if not child.satisfied]
-        parts = [child.wants() for child in lacking]
-        return [index for part in parts for index in part] if all(parts) else []
+        able = [child for child in self._ordered() if child.satisfied or child.wants()][: self.minimum]
+        lacking = [child.wants() for child in able if not child.satisfied]
+        return [index for part in lacking for index in part] if len(able) == self.minimum else []
 
     def surplus_task(self) -> list[int]:
         """A task above the minimum of its leaf, of the child that asks last."""

@@ -171,7 +171,7 @@ def _shape(node: NodeRoom, room: Room, suited: int) -> Shape | None:
     return (
         node.usable.bit_count(),
         room.devices.bit_count(),
-        (room.devices & suited).bit_count() + sum(suited >> number & 1 for number in room.shares),
+        (room.devices & suited).bit_count(),
         max(0, room.cpu_milli).bit_length(),
         max(0, room.memory_bytes).bit_length(),
     )

@@ -118,6 +118,11 @@ def take_chunk(rooms: Rooms, need: Need, node: NodeRoom, suited: int, count: int
     return Chunk(need, node, tuple(masks), waits)
 
 
+def take_devices(rooms: Rooms, need: Need, node: NodeRoom, mask: int) -> Chunk:
+    """Take room for one task on just these devices of the node."""
+    return Chunk(need, node, (mask,), _take(rooms, node, need.amount(node.units, mask)))
+
+
 def _take(rooms: Rooms, node: NodeRoom, amount: Room) -> bool:
     """Take the room, and say whether some of it is still on its way out."""
     waits = not node.fits_now(amount)

@@ -155,8 +155,9 @@ class Rooms:
             del self.nodes[number]
         if fresh is not None:
             self.changed.append(fresh)
+            last = next(reversed(self.nodes), -1)
             self.nodes[number] = fresh
-            if number < max(self.nodes):
+            if number < last:
                 self.nodes = dict(sorted(self.nodes.items()))
 
     def _forget_changes(self) -> None:

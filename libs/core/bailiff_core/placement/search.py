@@ -15,8 +15,10 @@ NODES_PER_STEP = 16
 
 def find_packing(
     rooms: Rooms, wanted: list[tuple[Need, int]], where: Where, budget: Budget, *, later: bool
-) -> list[Chunk] | Literal["impossible", "gave-up"]:
+) -> list[Chunk] | Literal["impossible", "gave-up", "depends-on-devices"]:
     """Depth first over the needs; per need over all ways to spread its tasks over the nodes. `rooms` stays as it was.
+
+    depends-on-devices: nothing was found, but another choice of devices on the nodes might do better.
 
     Each spread tried costs steps by the size of the pool.
     Equal nodes are interchangeable: of two, the first takes at least as many tasks.
@@ -46,7 +48,7 @@ def find_packing(
                 levels.append(_spreads(rooms, wanted, len(levels), where, later=later))
     finally:
         rooms.rollback(start)
-    return "impossible" if _devices_interchangeable(rooms, wanted) else "gave-up"
+    return "impossible" if _devices_interchangeable(rooms, wanted) else "depends-on-devices"
 
 
 def _spreads(rooms: Rooms, wanted: list[tuple[Need, int]], level: int, where: Where, *, later: bool) -> Iterator[list[Offer]]:

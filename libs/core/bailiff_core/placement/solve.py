@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .budget import Budget
+from .devices import find_devices
 from .need import Need
 from .packing import Chunk, Where, fill
 from .rooms import Rooms
@@ -45,7 +46,10 @@ def pack(
     why = why_not(rooms, wanted, where, later=later)
     if why is not None:
         return NoFit("impossible", why)
-    packing = find_packing(rooms, [(need, wanted[need]) for need in order], where, budget, later=later)
+    ordered = [(need, wanted[need]) for need in order]
+    packing = find_packing(rooms, ordered, where, budget, later=later)
+    if packing == "depends-on-devices":
+        packing = find_devices(rooms, ordered, where, budget, later=later)
     if isinstance(packing, list):
         return packing
     tasks = " and ".join(f"{count} × ({need})" for need, count in wanted.items())

@@ -52,6 +52,11 @@ def build(snapshot: Snapshot, layout: Layout) -> Pool:
         _bring_to_its_state(pool, job)
         _remember(pool, job, snapshot.now)
     pool.reclaimed_at.update(snapshot.reclaimed_at)
+    pool.run_limits = sorted(
+        (job.last_start + job.demand.run_time_limit, job.id)
+        for job in pool.active_jobs()
+        if job.phase == "running" and job.last_start is not None and job.demand.run_time_limit is not None
+    )
     return pool
 
 

@@ -8,6 +8,8 @@ from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.model.units import next_unit
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.queue.gates import over_limit, over_quota
@@ -15,7 +17,6 @@ from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
 from bailiff_core.scene import scene_of
-from bailiff_core.verbs.allocate import why_it_waits
 from bailiff_core.victims.batch import DISPLACING
 from bailiff_core.victims.select import Batch
 from bailiff_core.victims.terms import why_not_ask
@@ -261,7 +262,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
     said: dict[str, str] = {}
     refused: dict[str, decisions.PreemptionRefused] = {}
     for decision in made:
-        if isinstance(decision, decisions.JobWaits | decisions.PreemptionRequested):
+        if isinstance(decision, decisions.JobWaits):
             said[decision.job] = decision.reason
         if isinstance(decision, decisions.PreemptionRefused):
             refused[decision.asker.job] = decision
@@ -324,11 +325,18 @@ def _why(pool: Pool, job: Job) -> str:
     unit = next_unit(job)
     if unit is None:
         return "none of its tasks can be placed: what has failed or is leaving is in the way"
+    if job.phase == "reserved":
+        return "its other tasks wait for the room that is reserved for them; it grows once they run"
     scene = scene_of(pool)
     forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
     if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
         return "allocate may not run"
-    return forbidden or why_it_waits(pool, job)
+    if forbidden is not None:
+        return forbidden
+    mark = scene.mark()
+    place = place_unit(scene.rooms, unit, Budget(pool.rules.preemption.search_steps))
+    scene.rollback(mark)
+    return place.why if isinstance(place, NoFit) else "nothing now: there is room for it, which the next pass will look at"
 
 
 def _members(names: Names, job: str, placement: Iterable[NodeShare]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Backfill:
     """The place that is kept for `head`, the first unit that found no room (and is kept out by nothing else).
 
     It is looked for when it is first asked for. `starts`: when the head can start, µs; `None` where that depends on jobs
-    without a run-time limit, or where no place was found and so none is kept.
+    without a run-time limit, or where no place was found and so none is kept. kept_out: shapes that found no place.
     """
 
     def __init__(self, scene: Scene, head: Unit, budget: Budget) -> None:
@@ -39,6 +39,7 @@ class Backfill:
         self._wanted = {need: len(indices) for need, indices in needs_of_unit(head).items()}
         self._kept: dict[int, Room] | None = None
         self._starts: int | None = None
+        self.kept_out: dict[str, None] = {}
 
     @property
     def kept(self) -> dict[int, Room]:
@@ -56,13 +57,13 @@ class Backfill:
         return self._starts if self.kept else None
 
     def keeps(self) -> Kept:
-        """For whom what is kept until when: while this is the same, no room grew, and only less is free, nobody may pass anew."""
+        """For whom what is kept until when."""
         return self.head.id, self.kept, self.starts
 
     def place(self, unit: Unit, budget: Budget) -> GangPlace | NoFit:
         """`place_unit` for a unit behind the head."""
         rooms = self._scene.rooms
-        if not self.kept or self._ends_before(unit):
+        if not self.kept or self.over_before(unit):
             return place_unit(rooms, unit, budget)
         mark = rooms.mark()
         for number, room in self.kept.items():
@@ -73,7 +74,7 @@ class Backfill:
             rooms.place(unit, found)
         return found
 
-    def _ends_before(self, unit: Unit) -> bool:
+    def over_before(self, unit: Unit) -> bool:
         """Whether the unit's job has a run-time limit and is over when the head starts."""
         limit, start = unit.job.demand.run_time_limit, unit.job.last_start
         if limit is None or self.starts is None:

@@ -160,8 +160,12 @@ class Reclaim:
     def _fuller(self, project: str, mine: Amounts, sibling: str, theirs: Amounts) -> int | None:
         my_share, their_share = self._shares.get(project, NOTHING), self._shares.get(sibling, NOTHING)
         for at in range(3):
-            above = mine[at] > my_share[at]
-            if above and their_share[at] > 0 and mine[at] * their_share[at] >= theirs[at] * my_share[at]:
+            if mine[at] <= my_share[at]:
+                continue
+            if their_share[at] > 0 and mine[at] * their_share[at] >= theirs[at] * my_share[at]:
+                return at
+            # Nobody entitled to anything (quotas below a project that has none): without this they would go on for ever.
+            if my_share[at] == their_share[at] == 0 and theirs[at] < mine[at]:
                 return at
         return None
 

@@ -11,7 +11,7 @@ from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
-from bailiff_core.queue.backfill import Backfill, Kept
+from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.queue.order import Pass, queue_key
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
@@ -28,7 +28,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
 
     Only what may have changed is tried: every job after room grew, otherwise those that joined the queue since, and the
     head of the queue, because others may not delay it. Whoever was passed over for its sake is tried again when
-    something else is kept for it.
+    something else is kept for it, or when others may come before it.
     """
     if "allocate" not in pool.rules.preemption.verbs:
         return
@@ -37,7 +37,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
         pool.untried = dict.fromkeys(pool.queue)
         pool.passed_over.clear()
         pool.room_grew = False
-    if pool.passed_over and _kept_now(pool) != pool.kept_for_head:
+    if pool.passed_over and not _passed_over_for_good(pool):
         pool.untried.update(pool.passed_over)
         pool.passed_over.clear()
     waiting = [pool.jobs[name] for name in pool.untried if ready_to_try(pool, pool.jobs[name])]
@@ -47,6 +47,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     head = _head(pool)
     if head is not None and head.id not in pool.untried:
         waiting.append(head)
+    began = scene_of(pool).usage.changes_since(0)[0]
     order = Pass(scene_of(pool), waiting)
     backfill: Backfill | None = None
     while (unit := order.next()) is not None:
@@ -66,6 +67,8 @@ def allocate(pool: Pool) -> Iterator[Decision]:
                 backfill = Backfill(scene_of(pool), unit, _budget(pool))
             if unit.core and not job.told_waiting:
                 yield JobWaits(job=job.id, reason=found[:LONGEST_REASON])
+    if backfill is not None and pool.passed_over:
+        pool.kept_for_head = (began, backfill.keeps())
 
 
 def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
@@ -81,20 +84,28 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     shape = shape_of(unit)
     if shape in pool.unplaceable:
         return pool.unplaceable[shape]
+    waits = backfill is not None and not backfill.over_before(unit)
+    if backfill is not None and waits and shape in backfill.kept_out:
+        return _pass_over(pool, unit, backfill)
     mark = scene.mark()
     place = place_unit(scene.rooms, unit, _budget(pool))
     scene.rollback(mark)
     if not isinstance(place, GangPlace):
         pool.unplaceable[shape] = place.why
         return place.why
-    if backfill is not None:
+    if backfill is not None and waits:
         place = backfill.place(unit, _budget(pool))
         scene.rollback(mark)
         if not isinstance(place, GangPlace):
-            pool.passed_over[unit.job.id], pool.kept_for_head = None, backfill.keeps()
-            return f"it would delay {backfill.head.id}, which is first in the queue"
+            backfill.kept_out[shape] = None
+            return _pass_over(pool, unit, backfill)
     # What MiB of a device come to is known only now: of which device.
     return over_limit(scene, unit, place) or over_quota(scene, unit, place) or place
+
+
+def _pass_over(pool: Pool, unit: Unit, backfill: Backfill) -> str:
+    pool.passed_over[unit.job.id] = None
+    return f"it would delay {backfill.head.id}, which is first in the queue"
 
 
 def ready_to_try(pool: Pool, job: Job) -> bool:
@@ -123,6 +134,8 @@ def _head(pool: Pool) -> Job | None:
         return None
     scene = scene_of(pool)
     for job in map(pool.jobs.__getitem__, pool.queue):
+        if behind_selection(pool, job):  # and so are all after it
+            return None
         if job.phase != "pending" or not ready_to_try(pool, job) or lets_others_pass(pool, job):
             continue
         unit = next_unit(job)
@@ -133,11 +146,14 @@ def _head(pool: Pool) -> Job | None:
     return None
 
 
-def _kept_now(pool: Pool) -> Kept | None:
-    """What backfill keeps for the head of the queue as things stand."""
+def _passed_over_for_good(pool: Pool) -> bool:
+    """Whether nothing has changed that could let somebody pass who was passed over: the order, or what is kept."""
+    scene, (position, kept) = scene_of(pool), pool.kept_for_head
+    if scene.usage.changes_since(position)[1] != []:
+        return False
     head = _head(pool)
     unit = next_unit(head) if head is not None else None
-    return Backfill(scene_of(pool), unit, _budget(pool)).keeps() if unit is not None else None
+    return unit is not None and Backfill(scene, unit, _budget(pool)).keeps() == kept
 
 
 def _budget(pool: Pool) -> Budget:

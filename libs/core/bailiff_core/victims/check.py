@@ -152,6 +152,9 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
             dropped.append(choice.job)
             continue
         units = victims_of(job, choice)
+        if not units:
+            dropped.append(choice.job)
+            continue
         if choice.reserved and any(task.state != "reserved" for task in _tasks(job, units)):
             return Stale(f"victim {job.id!r} has started since")
         for unit in units:

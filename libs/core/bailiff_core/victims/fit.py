@@ -97,6 +97,7 @@ class PlaceFit:
         self.suited = dict.fromkeys(node for need in needs_of_unit(unit) for node, _ in rooms.suited(need))
         self.evicted = dict.fromkeys(evicted)
         self.also = also
+        self._nodes_of: tuple[GangPlace | None, dict[int, None]] = (None, {})
         self.place = self._find()
 
     def fits(self) -> bool:
@@ -114,10 +115,12 @@ class PlaceFit:
     def _fits_beside(self, step: Step) -> bool:
         if self.place is None:
             return False
-        mark = self.rooms.mark()
-        self.rooms.place(self.unit, self.place)
-        undisturbed = self.rooms.has_place_for(step.unit)
-        self.rooms.rollback(mark)
+        undisturbed = not any(node.number in self._taken() for node, _ in self.rooms.standing(step.unit))
+        if not undisturbed:
+            mark = self.rooms.mark()
+            self.rooms.place(self.unit, self.place)
+            undisturbed = self.rooms.has_place_for(step.unit)
+            self.rooms.rollback(mark)
         self.rooms.put_back(step.unit)
         if undisturbed:
             return True
@@ -127,6 +130,13 @@ class PlaceFit:
             return False
         self.place = found
         return True
+
+    def _taken(self) -> dict[int, None]:
+        """Nodes on which the unit would stand."""
+        if self.place is not self._nodes_of[0]:
+            tasks = self.place.tasks if self.place is not None else ()
+            self._nodes_of = self.place, dict.fromkeys(task.node for task in tasks)
+        return self._nodes_of[1]
 
     def effort(self, step: Step) -> int:  # noqa: ARG002
         """What trying to put something back costs, in steps: the unit may have to be placed anew."""

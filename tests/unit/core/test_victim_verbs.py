@@ -1,0 +1,333 @@
+"""Stories of the three verbs that make room: who leaves, who only shrinks, who moves, and what is said."""
+
+from collections.abc import Mapping
+
+import pytest
+from tests.builders import HOUR, MINUTE, Sketch, asking, group
+
+from bailiff_core.model.answer import Answer
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Verb
+from bailiff_core.model.pool import Job, OpenRequest
+from bailiff_core.placement import Budget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, Stale, check_answer, select, select_batch
+
+
+def policy(*projects: Mapping[str, object], classes: tuple = (), **rest: object) -> Policy:
+    document = {**dict(DEFAULT_POLICY), "projects": tuple(projects), **rest}
+    return Policy.model_validate({**document, "priority_classes": (*DEFAULT_POLICY.priority_classes, *classes)})
+
+
+def quota(name: str, gpus: int, **rest: object) -> dict[str, object]:
+    return {"name": name, "quota": {"gpus": gpus}, **rest}
+
+
+def elastic(job: Job, minimum: int) -> Job:
+    job.demand = job.demand.model_copy(update={"min_tasks": minimum})
+    return job
+
+
+def of(project: str, job: Job) -> Job:
+    job.project = project
+    return job
+
+
+def ask(sketch: Sketch, asker: Job, verb: Verb, steps: int = 20_000) -> Answer:
+    sketch.pool.scene = None
+    return select(Batch.on(scene_of(sketch.pool)), asking(asker), verb, Budget(steps))
+
+
+def verdict(sketch: Sketch, asker: Job, answer: Answer) -> Accepted | Stale:
+    sketch.pool.scene = None
+    scene = scene_of(sketch.pool)
+    return check_answer(scene, shares_now(scene), asker, answer)
+
+
+def victims(answer: Answer) -> dict[str, str]:
+    assert answer.refused is None, answer.would_need
+    return {victim.job: victim.tasks for victim in answer.victims}
+
+
+@pytest.fixture
+def shared() -> Sketch:
+    """One node of eight GPUs that two projects share, four each; the first one's training has all eight."""
+    sketch = Sketch()
+    sketch.pool.policy = policy(quota("a", 4), quota("b", 4))
+    sketch.node("n")
+    return sketch
+
+
+def training(sketch: Sketch) -> Job:
+    job = sketch.job("training", group(8, gpus=1))
+    return of("a", sketch.at(job, *[("n", [device]) for device in range(8)]))
+
+
+def test_reclaim_takes_a_rigid_gang_whole_even_below_its_share(shared: Sketch) -> None:
+    training(shared)
+    answer = ask(shared, of("b", shared.job("notebook", group(gpus=4))), "reclaim")
+    assert victims(answer) == {"training": ""}
+    assert answer.explanation.proven
+    assert answer.verb == "reclaim"
+
+
+def test_reclaim_takes_just_the_surplus_of_an_elastic_gang(shared: Sketch) -> None:
+    elastic(training(shared), 4)
+    answer = ask(shared, of("b", shared.job("notebook", group(gpus=4))), "reclaim")
+    assert victims(answer) == {"training": "4-7"}
+    cost = answer.explanation.cost
+    assert cost is not None
+    assert (cost.jobs_stopped, cost.tasks, cost.classes[0].gpu_milli) == (0, 4, 4000)
+    assert answer.victims[0].lost_gpu_ms == 4 * 3660 * 1000
+
+
+def test_reclaim_leaves_a_project_within_its_share_alone_and_says_which(shared: Sketch) -> None:
+    of("a", shared.running("steady", "n", range(4)))
+    of("b", shared.running("busy", "n", range(4, 8)))
+    more = of("b", shared.job("more", group(gpus=1)))
+    assert "project b would use 5 of its fair share of 4 GPUs" in ask(shared, more, "reclaim").would_need
+    shared.pool.jobs["busy"].project = "a"
+    whole = of("b", shared.job("whole", group(gpus=4), group(gpus=4)))
+    assert ask(shared, whole, "reclaim").refused == "impossible"
+
+
+def test_reclaim_asks_nobody_about_priority_but_takes_the_lower_class_first(shared: Sketch) -> None:
+    of("a", shared.running("high", "n", range(4), priority=75))
+    of("a", shared.running("low", "n", range(4, 8), priority=25))
+    answer = ask(shared, of("b", shared.job("asker", group(gpus=4), priority=10)), "reclaim")
+    assert victims(answer) == {"low": ""}
+    assert answer.explanation.runner_up == ("high",)
+    assert answer.explanation.runner_up_cost is not None
+
+
+def test_preempt_stays_within_the_project_unless_the_policy_says_pool(shared: Sketch) -> None:
+    of("a", shared.running("theirs", "n", range(4), priority=25))
+    of("b", shared.running("ours", "n", range(4, 8), priority=50))
+    asker = of("b", shared.job("asker", group(gpus=4), priority=75))
+    assert victims(ask(shared, asker, "preempt")) == {"ours": ""}
+    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption={"scope": "pool"})
+    assert victims(ask(shared, asker, "preempt")) == {"theirs": ""}
+    shared.pool.policy = policy(quota("a", 4), quota("b", 4), preemption={"scope": "pool"})
+    answer = ask(shared, asker, "preempt")
+    assert victims(answer) == {"ours": ""}
+    assert [(entry.rule, entry.examples) for entry in answer.explanation.excluded] == [("quota-shields", ("theirs",))]
+
+
+def test_limits_are_tested_after_the_victims(shared: Sketch) -> None:
+    shared.pool.policy = policy(quota("a", 4, limit={"gpus": 4}))
+    of("a", shared.running("low", "n", range(3), priority=25))
+    of("a", shared.running("other", "n", [3], priority=50))
+    asker = of("a", shared.job("asker", group(gpus=3), priority=75))
+    answer = ask(shared, asker, "preempt")
+    assert victims(answer) == {"low": ""}, "there is room for it beside them, but for the limit"
+    assert isinstance(verdict(shared, asker, answer), Accepted)
+
+
+def test_of_an_elastic_job_the_core_stays_as_long_as_surplus_does() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=4)
+    job = elastic(sketch.job("job", group(4, gpus=1)), 2)
+    sketch.at(job, *[("n", [device]) for device in range(4)])
+    assert victims(ask(sketch, sketch.job("one", group(gpus=1), priority=75), "preempt")) == {"job": "3"}
+    assert victims(ask(sketch, sketch.job("two", group(gpus=2), priority=75), "preempt")) == {"job": "2-3"}
+    assert victims(ask(sketch, sketch.job("three", group(gpus=3), priority=75), "preempt")) == {"job": ""}
+
+
+def test_surplus_goes_to_several_askers_of_one_batch_before_anybody_is_stopped() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=4)
+    job = elastic(sketch.job("job", group(4, gpus=1)), 2)
+    sketch.at(job, *[("n", [device]) for device in range(4)])
+    for name in ("first", "second", "third"):
+        sketch.job(name, group(gpus=1), priority=75)
+    answers = select_batch(sketch.pool, [OpenRequest(n, name) for n, name in enumerate(("first", "second", "third"))], 20_000)
+    assert [victims(answer) for answer in answers] == [{"job": "3"}, {"job": "2"}, {"job": ""}]
+    assert [place.devices for answer in answers for place in answer.placement] == ["3", "2", "0"]
+
+
+def test_a_victim_that_fits_elsewhere_moves_there(shared: Sketch) -> None:
+    shared.pool.policy = DEFAULT_POLICY
+    shared.node("small", gpus=2)
+    shared.running("low", "n", [0, 1])
+    shared.running("lower", "n", range(2, 8), priority=25)
+    answer = ask(shared, shared.job("asker", group(gpus=8), priority=75), "preempt")
+    moved = {victim.job: [(place.node, place.devices) for place in victim.moved] for victim in answer.victims}
+    assert moved == {"low": [(1, "0-1")], "lower": []}
+
+
+def test_members_that_need_not_move_keep_their_places() -> None:
+    sketch = Sketch()
+    for name in ("a", "b", "c"):
+        sketch.node(name, gpus=4)
+    sketch.at(sketch.job("pair", group(2, gpus=2)), ("a", [0, 1]), ("b", [0, 1]))
+    sketch.running("rest", "b", [2, 3], preemptible=False)
+    sketch.pool.policy = policy(preemption={"most_moved": 1})
+    sketch.running("corner", "c", [0], preemptible=False)
+    answer = ask(sketch, sketch.job("asker", group(gpus=4)), "consolidate")
+    (pair,) = answer.victims
+    assert sorted((place.node, place.tasks, place.devices) for place in pair.moved) == [(1, "1", "0-1"), (2, "0", "1-2")]
+
+
+@pytest.fixture
+def fragmented() -> Sketch:
+    """Two nodes of four GPUs, each half taken."""
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=4)
+    sketch.running("left", "a", [0, 1], age=HOUR)
+    sketch.running("right", "b", [0, 1], age=MINUTE)
+    sketch.pool.policy = policy(preemption={"most_moved": 1})
+    return sketch
+
+
+def test_consolidate_moves_the_one_that_loses_least(fragmented: Sketch) -> None:
+    asker = fragmented.job("asker", group(gpus=4))
+    answer = ask(fragmented, asker, "consolidate")
+    assert victims(answer) == {"right": ""}
+    assert [(place.node, place.devices) for place in answer.victims[0].moved] == [(0, "2-3")]
+    assert [place.node for place in answer.placement] == [1]
+    assert answer.explanation.proven
+    assert isinstance(verdict(fragmented, asker, answer), Accepted)
+    fragmented.running("late", "a", [2], age=0)
+    stale = verdict(fragmented, asker, answer)
+    assert isinstance(stale, Stale)
+    assert stale.reason == "there is no new place for 'right': there is no room for task 0 on a"
+
+
+def test_consolidate_is_for_preemptible_jobs_and_only_where_the_policy_lets_jobs_move(fragmented: Sketch) -> None:
+    asker = fragmented.job("asker", group(gpus=4), preemptible=False)
+    assert "not preemptible itself" in ask(fragmented, asker, "consolidate").would_need
+    asker.preemptible = True
+    fragmented.pool.policy = DEFAULT_POLICY
+    assert "does not let jobs be moved" in ask(fragmented, asker, "consolidate").would_need
+
+
+def test_consolidate_cannot_make_more_than_there_is(fragmented: Sketch) -> None:
+    answer = ask(fragmented, fragmented.job("asker", group(gpus=4), group(gpus=1)), "consolidate")
+    assert answer.refused == "impossible"
+    assert answer.would_need == "needs 5 GPUs in all, 4 are free or on their way out: moving jobs makes no more"
+
+
+def test_consolidate_is_tried_for_everybody_before_anybody_is_stopped(fragmented: Sketch) -> None:
+    fragmented.node("c", gpus=4)
+    fragmented.running("whole", "c", range(4))
+    fragmented.job("urgent", group(gpus=4), priority=100)
+    fragmented.job("calm", group(gpus=4), priority=75)
+    answers = select_batch(fragmented.pool, [OpenRequest(1, "urgent"), OpenRequest(2, "calm")], 20_000)
+    assert [answer.verb for answer in answers] == ["consolidate", "preempt"]
+    assert victims(answers[0]) == {"right": ""}
+    assert victims(answers[1]) == {"whole": ""}, "the one that moved is left alone"
+
+
+def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone() -> None:
+    sketch = Sketch()
+    for name in ("a", "b"):
+        sketch.node(name, gpus=0, cpu=4, gib=16)
+        sketch.at(sketch.job(f"low-{name}", group(cpu=4), priority=10), (name, []))
+    answer = ask(sketch, sketch.job("gang", group(2, cpu=3), priority=100), "preempt")
+    assert victims(answer) == {"low-a": "", "low-b": ""}
+    assert [(place.node, place.tasks) for place in answer.placement] == [(0, "0"), (1, "1")]
+    sketch.pool.jobs["low-b"].preemptible = False
+    refused = ask(sketch, sketch.pool.jobs["gang"], "preempt")
+    assert refused.refused == "impossible"
+    assert not refused.victims
+
+
+def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:
+    sketch = Sketch()
+    budgets = ({"name": "one-at-a-time", "labels": {"team": "x"}, "most": 1},)
+    sketch.pool.policy = policy(protections={"budgets": budgets})
+    sketch.node("n")
+    for device in range(4):
+        job = sketch.running(f"x-{device}", "n", [device], age=0)
+        job.demand = job.demand.model_copy(update={"labels": {"team": "x"}})
+    sketch.running("dear", "n", range(4, 8), age=HOUR)
+    answer = ask(sketch, sketch.job("asker", group(gpus=2), priority=75), "preempt")
+    assert victims(answer) == {"dear": ""}
+    assert answer.explanation.proven
+
+
+def test_who_is_served_at_once_takes_those_who_leave_soon_among_equals() -> None:
+    sketch = Sketch()
+    urgent = {"name": "urgent", "value": 110, "preemptible": False, "immediate": True, "immediate_grace": 5_000_000}
+    sketch.pool.policy = policy(classes=(urgent,))
+    sketch.node("n", gpus=2)
+    for name, grace in (("quick", 1_000_000), ("slow", 60_000_000)):
+        job = sketch.running(name, "n", [len(sketch.pool.jobs)])
+        job.demand = job.demand.model_copy(update={"grace": grace})
+    asker = sketch.job("asker", group(gpus=1), priority=110)
+    assert victims(ask(sketch, asker, "preempt")) == {"slow": ""}, "the younger"
+    asker.class_name = "urgent"
+    assert victims(ask(sketch, asker, "preempt")) == {"quick": ""}
+
+
+def test_a_checkpoint_makes_a_job_cheaper_to_take() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=2)
+    sketch.running("saved", "n", [0], age=50 * MINUTE).last_checkpoint = sketch.pool.now - MINUTE
+    sketch.running("unsaved", "n", [1], age=30 * MINUTE)
+    answer = ask(sketch, sketch.job("asker", group(gpus=1), priority=75), "preempt")
+    assert victims(answer) == {"saved": ""}
+    assert answer.victims[0].lost_gpu_ms == 2 * 60 * 1000
+
+
+def test_sharers_leave_so_that_one_more_finds_its_part() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=1)
+    for name, milli in (("half", 500), ("quarter", 250), ("last", 250)):
+        sketch.at(sketch.job(name, group(gpu_share_milli=milli)), ("n", [0]), age=HOUR)
+    answer = ask(sketch, sketch.job("asker", group(gpu_share_milli=500), priority=75), "preempt")
+    assert victims(answer) == {"half": ""}, "as many GPUs as the two others, and one job fewer"
+    cost = answer.explanation.cost
+    assert cost is not None
+    assert cost.classes[0].gpu_milli == 500
+
+
+def test_what_could_not_be_proven_says_what_is_sure() -> None:
+    sketch = Sketch()
+    for node in range(6):
+        sketch.node(f"n{node}", gpus=8, cpu=16)
+    for number in range(24):
+        node, devices = number // 4, range(number % 4 * 2, number % 4 * 2 + 2)
+        job = sketch.job(f"j{number}", group(gpus=2, cpu=1 + number % 3), priority=25 + number % 2)
+        sketch.at(job, (f"n{node}", devices), age=number * MINUTE)
+    asker = sketch.job("asker", group(3, gpus=4, cpu=5), group(2, gpus=2, cpu=7), priority=75)
+    exact = ask(sketch, asker, "preempt", steps=200_000)
+    hasty = ask(sketch, asker, "preempt", steps=2)
+    assert hasty.refused is None
+    assert not hasty.explanation.proven
+    assert hasty.explanation.at_least is not None
+    assert exact.explanation.cost is not None
+    least = hasty.explanation.at_least.classes
+    assert not least or least[0].gpu_milli <= exact.explanation.cost.classes[0].gpu_milli
+
+
+def test_an_explanation_stays_small_whatever_the_number_of_victims() -> None:
+    sketch = Sketch()
+    for node in range(60):
+        sketch.node(f"n{node}")
+        for device in range(8):
+            sketch.running(f"job-with-quite-a-long-name-{node}-{device}", f"n{node}", [device], age=device * MINUTE)
+            sketch.pool.jobs[f"job-with-quite-a-long-name-{node}-{device}"].preemptible = node < 50
+    answer = ask(sketch, sketch.job("asker", group(40, gpus=8), priority=75), "preempt")
+    assert len(answer.victims) == 320
+    assert len(answer.explanation.model_dump_json()) < 8_000
+    assert answer.explanation.candidates == 400
+    assert [(entry.rule, entry.jobs, len(entry.examples)) for entry in answer.explanation.excluded] == [
+        ("not-preemptible", 80, 5)
+    ]
+
+
+def test_an_answer_about_other_tasks_or_other_surplus_is_stale() -> None:
+    sketch = Sketch()
+    sketch.node("n", gpus=4)
+    job = elastic(sketch.job("job", group(4, gpus=1)), 2)
+    sketch.at(job, *[("n", [device]) for device in range(4)])
+    asker = sketch.job("asker", group(gpus=1), priority=75)
+    answer = ask(sketch, asker, "preempt")
+    other = answer.model_copy(update={"victims": (answer.victims[0].model_copy(update={"tasks": "1"}),)})
+    assert verdict(sketch, asker, other) == Stale("tasks 1 of 'job' are not what it would lose first")
+    assert verdict(sketch, asker, answer.model_copy(update={"tasks": "0"})) == Stale("'asker' does not wait for room any more")
+    sketch.pool.policy = policy(preemption={"verbs": ("allocate", "reclaim")})
+    stale = verdict(sketch, asker, answer)
+    assert stale == Stale("'asker' may not have room made for it any more: the policy does not let it displace others by preempt")
