@@ -22,7 +22,21 @@ from . import notation
 
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
 EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy")
-CHECKS = ("then", "counts", "free", "by", "leave", "waits", "shielded", "proven", "second", "loses", "changes")
+CHECKS = (
+    "then",
+    "counts",
+    "free",
+    "by",
+    "leave",
+    "waits",
+    "shielded",
+    "proven",
+    "second",
+    "loses",
+    "changes",
+    "devices",
+    "gives_up",
+)
 STEP = (*EVENTS, "pass", "settle", *CHECKS)
 MOST_ROUNDS = 30
 
@@ -172,6 +186,22 @@ class Story:
             if told not in lines.get(job, "\0")
         ]
 
+    def _devices(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
+        """GPUs by id, of all tasks of the job, in task order."""
+        faults = []
+        for job, told in wanted.items():
+            found = [device for line in last.tasks if line.job == job for device in line.after.devices]
+            if found != _list(str(told)):
+                faults.append(f"{job}: expected devices {told}, found {' '.join(found) or 'none'}")
+        return faults
+
+    def _gives_up(self, wanted: Mapping[str, bool], last: Round) -> list[str]:
+        """Whether the search ended before it had looked at everything, for jobs that wait."""
+        found = {line.job: line.gave_up for line in last.waiting}
+        return [
+            f"{job}: expected gave_up {told}, found {found.get(job)}" for job, told in wanted.items() if found.get(job) != told
+        ]
+
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
         for job, rules in wanted.items():
@@ -180,8 +210,14 @@ class Story:
         return faults
 
     def _proven(self, wanted: Any, last: Round) -> list[str]:
-        proven = {line.job for line in last.decisions if line.proven}
-        return [f"{job}: expected a proof that nobody cheaper would do" for job in _list(wanted) if job not in proven]
+        """Jobs for which there is a proof; or by job, whether there is one."""
+        found = {line.job: line.proven for line in last.decisions}
+        said = wanted if isinstance(wanted, Mapping) else dict.fromkeys(_list(wanted), True)
+        return [
+            f"{job}: expected {'a' if told else 'no'} proof that nobody cheaper would do"
+            for job, told in said.items()
+            if found.get(job) is not told
+        ]
 
     def _second(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         found = {line.job: sorted(line.runner_up) for line in last.decisions}

@@ -25,7 +25,7 @@ def select_batch(pool: Pool, requests: Sequence[OpenRequest], steps: int) -> lis
     scene = scene_of(pool)
     mark = scene.mark()
     try:
-        return _answers(Batch.on(scene), requests, steps)
+        return _answers(Batch.on(scene, askers=len(requests)), requests, steps)
     finally:
         scene.rollback(mark)
 
