@@ -36,7 +36,11 @@ TREES: tuple[tuple[Fields, ...], ...] = (
     (),
     ({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}),
     ({"name": "a"}, {"name": "b", "over_quota_weight": 3}, {"name": "c", "over_quota_weight": 0, "quota": {"gpus": 1}}),
-    ({"name": "a", "quota": {"gpus": 2}, "limit": {"gpus": 5}}, {"name": "b", "quota": {"gpus": -1}}, {"name": "c", "priority": 2}),
+    (
+        {"name": "a", "quota": {"gpus": 2}, "limit": {"gpus": 5}},
+        {"name": "b", "quota": {"gpus": -1}},
+        {"name": "c", "priority": 2},
+    ),
     (
         {"name": "east", "quota": {"gpus": 4}},
         {"name": "west", "quota": {"gpus": 3}, "over_quota_weight": 2},
@@ -114,7 +118,9 @@ class History:
 
     def _job(self, shape: int, kind: int, project: int, keeps: bool) -> Fields:
         self.jobs += 1
-        leaves = [each["name"] for each in self.projects if not any(other.get("parent") == each["name"] for other in self.projects)]
+        leaves = [
+            each["name"] for each in self.projects if not any(other.get("parent") == each["name"] for other in self.projects)
+        ]
         where = {"project": leaves[project % len(leaves)]} if leaves else {}
         firm = {"preemptible": not keeps} if kind == 5 else {}
         return {"name": f"j{self.jobs:02}", "class": CLASSES[kind], **self.shapes[shape % len(self.shapes)], **where, **firm}
@@ -157,11 +163,9 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
     shares = shares_now(scene)
     rules = {project.name: project for project in pool.rules.projects}
     quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
-    used = {name: sum(1000 * pool.jobs[each].gpus for each in pool.active if pool.jobs[each].project == name) for name in rules}
-    firm = {
-        name: sum(1000 * other.gpus for other in pool.jobs.values() if other.id in pool.active and other.project == name and not other.preemptible)
-        for name in rules
-    }
+    active = [pool.jobs[each] for each in pool.active]
+    used = {name: sum(1000 * each.gpus for each in active if each.project == name) for name in rules}
+    firm = {name: sum(1000 * each.gpus for each in active if each.project == name and not each.preemptible) for name in rules}
     idle = sum(1000 * len(node.devices) for node in pool.nodes.values()) - sum(used.values())
     found = []
     for name in waiting:
@@ -172,7 +176,7 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
             continue
         if not job.preemptible and _over(quota[mine], firm[mine] + asked):
             continue
-        others = [pool.jobs[each] for each in pool.active if pool.jobs[each].project != mine and pool.jobs[each].preemptible]
+        others = [each for each in active if each.project != mine and each.preemptible]
         for count in range(len(others) + 1):
             for chosen in combinations(others, count):
                 enough = idle + sum(1000 * each.gpus for each in chosen) >= asked

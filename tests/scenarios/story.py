@@ -22,7 +22,21 @@ from . import notation
 
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
 EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy")
-CHECKS = ("then", "counts", "free", "by", "leave", "waits", "shielded", "proven", "second", "loses", "changes", "devices", "gives_up")
+CHECKS = (
+    "then",
+    "counts",
+    "free",
+    "by",
+    "leave",
+    "waits",
+    "shielded",
+    "proven",
+    "second",
+    "loses",
+    "changes",
+    "devices",
+    "gives_up",
+)
 STEP = (*EVENTS, "pass", "settle", *CHECKS)
 MOST_ROUNDS = 30
 
@@ -184,7 +198,9 @@ class Story:
     def _gives_up(self, wanted: Mapping[str, bool], last: Round) -> list[str]:
         """Whether the search ended before it had looked at everything, for jobs that wait."""
         found = {line.job: line.gave_up for line in last.waiting}
-        return [f"{job}: expected gave_up {told}, found {found.get(job)}" for job, told in wanted.items() if found.get(job) != told]
+        return [
+            f"{job}: expected gave_up {told}, found {found.get(job)}" for job, told in wanted.items() if found.get(job) != told
+        ]
 
     def _shielded(self, wanted: Mapping[str, Any], last: Round) -> list[str]:
         faults = []
