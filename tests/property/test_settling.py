@@ -102,7 +102,7 @@ class History:
         for entry in lay_out(self._snapshot([self._job(*drawn) for drawn in wave])).jobs:
             happens(self.pool, submission(entry))
             self.planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
-        pushed: dict[tuple[str, str], int] = {}
+        pushed: list[tuple[str, str]] = []
         for _ in range(MOST_ROUNDS):
             last = self.planning.round()
             for invariant in SOUND:
@@ -112,8 +112,8 @@ class History:
             for line in last.decisions:
                 for victim in line.victims:
                     if not victim.moved_to and not victim.was_reserved:
-                        pushed[line.job, victim.job] = last.round
-                        assert (victim.job, line.job) not in pushed, f"{line.job} and {victim.job} evict each other"
+                        pushed.append((line.job, victim.job))
+                        assert not _in_turns(pushed), f"{line.job} and {victim.job} evict each other in turns:\n{self.told()}"
         raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.told()}")
 
     def _job(self, shape: int, kind: int, project: int, keeps: bool) -> Fields:
@@ -138,6 +138,13 @@ class History:
             for each in report.rounds
             for line in each.decisions
         )
+
+
+def _in_turns(pushed: Sequence[tuple[str, str]]) -> bool:
+    """Whether the last eviction of one by the other comes after one the other way round, and that after one like it."""
+    asker, victim = pushed[-1]
+    back = [at for at, pair in enumerate(pushed) if pair == (victim, asker)]
+    return bool(back) and (asker, victim) in pushed[: back[-1]]
 
 
 def comes_to_rest(drawn: Given) -> None:
