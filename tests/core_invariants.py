@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.lifecycle.evictions import evictions_of
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import ENDED, Job, Pool, Room, Task
 from bailiff_core.model.room import add
@@ -155,8 +156,9 @@ def evictions_have_reasons(pool: Pool) -> None:
     """Whoever is leaving has an eviction, and one for a plan has the plan, is spared, or cannot go back."""
     for job in pool.jobs.values():
         assert (job.phase == "evicting") == (job.eviction is not None), f"{job.id} is {job.phase}: {job.eviction}"
-        for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
-            if eviction is None or eviction.cause != "preemption" or eviction.begun_seq is not None:
+        for entry in evictions_of(job):
+            eviction = entry.eviction
+            if eviction.cause != "preemption" or eviction.begun_seq is not None:
                 continue
             assert eviction.plan in pool.plans, f"{job.id} waits to be evicted for a plan that is gone"
             assert job.id in pool.plans[eviction.plan].victims

@@ -10,7 +10,8 @@ from tests.builders import Sketch, group
 
 from bailiff_core.fold import enact
 from bailiff_core.model.pool import OpenRequest, Pool
-from bailiff_core.placement.rooms import Rooms
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide
 from bailiff_core.verbs.allocate import allocate
 from bailiff_core.victims.batch import select_batch
@@ -50,7 +51,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
         found.append(time.process_time() - began)
         assert len(answer.victims) == asker.gpus, answer
         began = time.process_time()
-        accepted = check_answer(pool, Rooms.of(pool), asker, answer)
+        accepted = check_answer(scene_of(pool), shares_now(scene_of(pool)), asker, answer)
         checked.append(time.process_time() - began)
         assert isinstance(accepted, Accepted), accepted
     run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")

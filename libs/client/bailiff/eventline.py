@@ -585,6 +585,7 @@ CAUSES = {
     "stale-gang": "the gang lacks a member that it needs",
     "scaled": "the job asks for fewer tasks",
     "policy": "the policy in force would not have admitted it",
+    "time-limit": "it has run for as long as it may",
 }
 
 

@@ -229,7 +229,7 @@ class Agent:
         try:
             await self.machine.runtimes[held.runtime].forget(held.key)
         finally:
-            del self._forgetting[held.key]
+            self._forgetting.pop(held.key, None)
 
     def _report(self, kind: type[ReportBody], **values: Any) -> int:
         number = self.machine.reports.next_number

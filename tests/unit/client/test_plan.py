@@ -115,6 +115,7 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
         ("- {name: a, class: train, priority: 3}", "jobs.0.priority: stands beside class: one of them says what the job's priority is"),
         ("- {name: a, project: x}", "jobs.0.project: no project 'x'; there are none"),
         ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: stands beside gpus: a task takes GPUs in one way"),
+        ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: lies after `now`"),
         ("- {name: a, sub_group: x}", "jobs.0.sub_group: no sub-group 'x'; there are none"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 from tests.builders import HOUR, MINUTE, Sketch, asking, group
 
 from bailiff_core.model.answer import Answer
+from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Verb
 from bailiff_core.model.pool import Job, OpenRequest
 from bailiff_core.placement import Budget
@@ -231,6 +232,26 @@ def test_two_jobs_without_gpus_leave_for_a_gang_whose_members_each_need_one_gone
     refused = ask(sketch, sketch.pool.jobs["gang"], "preempt")
     assert refused.refused == "impossible"
     assert not refused.victims
+
+
+def test_a_gang_that_must_stand_together_takes_the_cheaper_rack() -> None:
+    sketch = Sketch()
+    sketch.pool.policy = policy(topologies=({"name": "racks", "levels": ("rack",)},))
+    for rack in "xy":
+        for number in range(2):
+            sketch.node(f"{rack}{number}", gpus=4, labels={"rack": rack})
+    ages = {"x0": HOUR, "x1": MINUTE, "y0": 20 * MINUTE, "y1": 20 * MINUTE}
+    for name, age in ages.items():
+        sketch.running(f"on-{name}", name, range(4), age=age)
+    asker = sketch.job("gang", group(2, gpus=4), priority=75)
+    assert victims(ask(sketch, asker, "preempt")) == {"on-x1": "", "on-y1": ""}
+    asker.demand = asker.demand.model_copy(update={"topology": TopologyRule(topology="racks", required="rack")})
+    answer = ask(sketch, asker, "preempt")
+    assert victims(answer) == {"on-y0": "", "on-y1": ""}
+    assert answer.explanation.proven
+    sketch.pool.nodes[3].labels = {"rack": "z"}
+    stale = verdict(sketch, asker, answer)
+    assert stale == Stale("the tasks do not stand together at the level 'rack' any more")
 
 
 def test_a_budget_for_a_group_makes_the_next_best_leave() -> None:

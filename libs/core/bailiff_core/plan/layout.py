@@ -20,6 +20,7 @@ from .values import Portion
 
 Place = tuple[int | str, ...]
 MOST_TASKS = 10_000
+HISTORY = ("submitted", "last_start", "last_eviction", "last_checkpoint", "stale_since")
 NOT_PREEMPTIBLE_FROM = 100
 STANDING: tuple[TaskState, ...] = ("running", "reserved", "releasing", "stuck_releasing")
 
@@ -111,10 +112,21 @@ def lay_out(snapshot: Snapshot) -> Layout:
     jobs = [job for job in laid if job is not None]
     strangers = [name for name in snapshot.reclaimed_at if name not in projects]
     faults += [Fault(("reclaimed_at", name), f"no such project; {there_are(name, projects)}") for name in strangers]
+    faults += _in_the_future(snapshot)
     _stand(nodes, jobs, faults)
     if faults:
         raise Contradiction(faults)
     return Layout(nodes, jobs, policy)
+
+
+def _in_the_future(snapshot: Snapshot) -> list[Fault]:
+    """Moments of history that lie after the snapshot's own."""
+    return [
+        Fault(("jobs", at, name), "lies after `now`")
+        for at, doc in enumerate(snapshot.jobs)
+        for name in HISTORY
+        if (moment := getattr(doc, name)) is not None and moment > snapshot.now
+    ]
 
 
 # --- policy, projects, nodes

@@ -24,6 +24,7 @@ from bailiff_core.records.payload import Decision
 from bailiff_core.scene import Scene, scene_of
 from bailiff_core.victims.batch import DISPLACING, victims_of
 from bailiff_core.victims.check import Accepted, check_answer
+from bailiff_core.victims.consolidation import Idle
 from bailiff_core.victims.spare import spared_by
 from bailiff_core.victims.terms import why_not_ask
 
@@ -93,6 +94,7 @@ class Losers:
             if preemptible and phase != "evicting":
                 self.lowest[project] = min(priority, self.lowest.get(project, priority))
         self.anybody = bool(self.lowest)
+        self.idle = Idle.of(scene_of(pool).rooms) if self.anybody and pool.rules.preemption.most_moved else None
         self._least = min(self.lowest.values(), default=0)
 
     def to(self, job: Job, verb: Verb) -> bool:
@@ -112,7 +114,10 @@ class Losers:
 
 def verbs_for(scene: Scene, shares: Shares, unit: Unit, losers: Losers) -> tuple[Verb, ...]:
     """The verbs that may make room for the unit, as far as is known without looking for victims."""
-    return tuple(verb for verb in DISPLACING if losers.to(unit.job, verb) and why_not_ask(scene, shares, unit, verb) is None)
+    able = [verb for verb in DISPLACING if losers.to(unit.job, verb) and why_not_ask(scene, shares, unit, verb) is None]
+    if losers.idle is None or losers.idle.lacks(unit) is not None:
+        able = [verb for verb in able if verb != "consolidate"]
+    return tuple(able)
 
 
 def answered_requests(pool: Pool) -> Iterator[Decision]:

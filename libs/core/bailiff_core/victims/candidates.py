@@ -37,6 +37,8 @@ class Step:
 
 Chain = list[Step]
 NAMED = 5
+FEW_COSTS = 4  # to look at one of a few jobs costs as much as so many of all
+FEW_LOOKED_AT = 75  # jobs that each further asker of a batch is expected to look at
 
 
 @dataclass(slots=True)
@@ -78,14 +80,21 @@ class Groups:
 class Board:
     """What one batch knows of the jobs that hold room, kept while its answers are found one after the other."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, askers: int = 1) -> None:
         self.pool = scene.pool
+        self._for_others = FEW_LOOKED_AT * (askers - 1)
         self.scene = scene
         self.scale = Scale.of(scene.pool.rules.preemption, scene.holdings)
         self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, Price, bool]]] = {}
         self._gone: dict[str, int] = {}
         self._fields: dict[tuple[object, ...], Field] = {}
+        self._looked_at: dict[tuple[object, ...], int] = {}
+
+    def few_suffice(self, verb: Verb, asker: Job) -> bool:
+        """Whether it is quicker to look at a few jobs once more than at all of them once for all askers alike."""
+        key = _alike(verb, asker)
+        return key not in self._fields and FEW_COSTS * self._looked_at.get(key, self._for_others) <= len(self.pool.active)
 
     @property
     def jobs(self) -> list[Job]:
@@ -121,6 +130,8 @@ class Board:
     def few(self, verb: Verb, asker: Job, names: Iterable[str], groups: Groups, under_share: Mapping[str, bool]) -> Field:
         """`field`, of these jobs alone."""
         jobs = [self.pool.jobs[name] for name in dict.fromkeys(names)]
+        key = _alike(verb, asker)
+        self._looked_at[key] = self._looked_at.get(key, self._for_others) + len(jobs)
         found = self._build(verb, asker, under_share, sorted(jobs, key=lambda job: (job.seq, job.id)))
         found.groups = groups
         return found
@@ -130,7 +141,7 @@ class Board:
 
         under_share: of which projects what is taken counts on level 2 of the objective.
         """
-        key = (verb, asker.priority, asker.project, asker.class_name, asker.preemptible, asker.id if asker.tasks else "")
+        key = _alike(verb, asker)
         if key not in self._fields:
             self._fields[key] = self._build(verb, asker, under_share or {}, self.jobs)
         return self._fields[key]
@@ -196,6 +207,11 @@ class Board:
                 before = cost
             self._units[job.id] = steps
         return self._units[job.id]
+
+
+def _alike(verb: Verb, asker: Job) -> tuple[object, ...]:
+    """Askers for whom this is the same may take the same units."""
+    return (verb, asker.priority, asker.project, asker.class_name, asker.preemptible, asker.id if asker.tasks else "")
 
 
 def units_that_leave(job: Job) -> list[Unit]:

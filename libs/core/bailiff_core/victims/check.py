@@ -8,8 +8,10 @@ from bailiff_core.model.places import NodeShare, numbers, ranges
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.room import contains
 from bailiff_core.model.units import Unit, next_unit, whole
+from bailiff_core.placement.domains import key_of
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.placement.parts import Part, parts_of
 from bailiff_core.placement.rooms import Rooms
 from bailiff_core.placement.shares import from_shares
 from bailiff_core.protections import Shields
@@ -230,7 +232,19 @@ def _obstacle(rooms: Rooms, unit: Unit, place: GangPlace) -> str | None:
             continue
         break
     rooms.rollback(mark)
-    return problem
+    return problem or _apart(rooms, parts_of(unit, rooms.policy), {task.index: task.node for task in place.tasks})
+
+
+def _apart(rooms: Rooms, part: Part, node_of: dict[int, int]) -> str | None:
+    """Which of a topology's levels is not kept by members that must stand together, or `None`."""
+    rule = part.rule
+    if rule is not None and rule.required is not None:
+        level = rule.required + 1
+        nodes = [*part.standing, *(node_of[index] for indices in part.wanted().values() for index in indices)]
+        keys = dict.fromkeys(key_of(rooms.nodes[node].labels, rule.levels[:level]) for node in nodes if node in rooms.nodes)
+        if len(keys) != 1 or len(next(iter(keys))) < level:
+            return f"the tasks do not stand together at the level {rule.levels[rule.required]!r} any more"
+    return next((told for told in (_apart(rooms, inner, node_of) for inner in part.parts) if told), None)
 
 
 def _tasks(job: Job, units: Sequence[Unit]) -> list[Task]:

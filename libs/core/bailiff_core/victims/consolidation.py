@@ -5,6 +5,7 @@ jobs may move, the more fits. So sets are tried by rising cost, and the first th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from bailiff_core.model.demand import JobDemand
@@ -13,7 +14,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, TaskPlace, place_unit
 from bailiff_core.placement.need import needs_of_unit
-from bailiff_core.placement.rooms import NodeRoom, slots_for
+from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 from bailiff_core.scene import Scene
 
 from .candidates import Field, Step
@@ -32,7 +33,7 @@ def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budge
     most = scene.pool.rules.preemption.most_moved
     steps = [chain[0] for chain in candidates.chains.values()]
     most = len(steps) if most < 0 else min(most, len(steps))
-    lacking = _lacks_in_sum(scene, unit)
+    lacking = Idle.of(scene.rooms).lacks(unit)
     if lacking is not None:
         return Found(proven=True, why=lacking)
     nobody = Found(
@@ -103,21 +104,37 @@ def _likely(
     return found, sure and bool(cheapest) and bool(found) and found[0] is cheapest
 
 
-def _lacks_in_sum(scene: Scene, unit: Unit) -> str | None:
-    """Idle room and room on its way out must suffice in sum, for who is moved takes as much as before."""
-    needs = needs_of_unit(unit)
-    rooms = [node.later for node in scene.rooms.nodes.values()]
-    asked = sum(need.gpus * len(indices) for need, indices in needs.items())
-    free = sum(room.devices.bit_count() for room in rooms)
-    if free < asked and not any(room.shares for room in rooms):
-        return f"needs {asked} GPUs in all, {free} are free or on their way out: moving jobs makes no more"
-    cpu_milli = sum(need.cpu_milli * len(indices) for need, indices in needs.items())
-    memory_bytes = sum(need.memory_bytes * len(indices) for need, indices in needs.items())
-    if cpu_milli > sum(max(0, room.cpu_milli) for room in rooms):
-        return "there is not enough CPU free in all: moving jobs makes no more"
-    if memory_bytes > sum(max(0, room.memory_bytes) for room in rooms):
-        return "there is not enough memory free in all: moving jobs makes no more"
-    return None
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Room that is free or on its way to be, in sum: who is moved takes as much as before, so it must suffice."""
+
+    gpus: int
+    cpu_milli: int
+    memory_bytes: int
+    shared: bool
+
+    @classmethod
+    def of(cls, rooms: Rooms) -> "Idle":
+        """On all nodes."""
+        later = [node.later for node in rooms.nodes.values()]
+        return cls(
+            sum(room.devices.bit_count() for room in later),
+            sum(max(0, room.cpu_milli) for room in later),
+            sum(max(0, room.memory_bytes) for room in later),
+            any(room.shares for room in later),
+        )
+
+    def lacks(self, unit: Unit) -> str | None:
+        """What there is too little of, as a sentence, or `None`."""
+        needs = needs_of_unit(unit)
+        gpus = sum(need.gpus * len(indices) for need, indices in needs.items())
+        if self.gpus < gpus and not self.shared:
+            return f"needs {gpus} GPUs in all, {self.gpus} are free or on their way out: moving jobs makes no more"
+        if self.cpu_milli < sum(need.cpu_milli * len(indices) for need, indices in needs.items()):
+            return "there is not enough CPU free in all: moving jobs makes no more"
+        if self.memory_bytes < sum(need.memory_bytes * len(indices) for need, indices in needs.items()):
+            return "there is not enough memory free in all: moving jobs makes no more"
+        return None
 
 
 def _by_cost(steps: Sequence[Step], weights: Mapping[Step, int], most: int) -> Iterator[tuple[int, list[Step]]]:

@@ -42,9 +42,9 @@ class Batch:
     slots: Kept = field(default_factory=dict)
 
     @classmethod
-    def on(cls, scene: Scene, shares: Shares | None = None) -> "Batch":
-        """A batch on the scene as it stands."""
-        return cls(scene, shares_now(scene) if shares is None else shares, Board(scene))
+    def on(cls, scene: Scene, shares: Shares | None = None, askers: int = 1) -> "Batch":
+        """A batch for so many askers on the scene as it stands."""
+        return cls(scene, shares_now(scene) if shares is None else shares, Board(scene, askers))
 
 
 def select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, *, request: int = 0) -> Answer:

@@ -165,6 +165,8 @@ def among_few(
     simple = slot_need(unit)
     if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus or terms.limited:
         return None
+    if not board.few_suffice(verb, unit.job):
+        return None
     groups = board.groups(verb, unit.job)
     if groups is None or not groups.candidates:
         return None

@@ -1,0 +1,103 @@
+"""Members of one attempt that come and go by themselves, and tasks that share devices."""
+
+from typing import Any
+
+from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
+
+from bailiff_bus.messages import Evict, JobSpec, StartTask, TaskAt, TaskIsReleased, TaskIsRunning, TaskNotStarted
+from bailiff_bus.messages.commands import Order
+from bailiff_node_agent.agent import Agent
+from bailiff_node_agent.devices.ledger import ShareLedger
+from bailiff_node_agent.runtime import TaskKey
+
+__all__ = ["node"]
+GPU = "GPU-sim-n1-0"
+
+
+def start(node: Node, job: str, seq: int, *tasks: TaskAt) -> StartTask:
+    return StartTask.model_validate(
+        {
+            **node.common(),
+            "order": Order(epoch=1, seq=seq),
+            "job": job,
+            "attempt": 1,
+            "spec": JobSpec(command="sleep 300", runtime="simulated"),
+            "tasks": tasks,
+            "grace": SECOND,
+            "master_node": "n1",
+        }
+    )
+
+
+def evict(node: Node, job: str, seq: int, *tasks: int) -> Evict:
+    common = {**node.common(), "sender": "executor"}
+    return Evict(**common, order=Order(epoch=1, seq=seq), job=job, attempt=1, tasks=tasks, grace=SECOND, cause="preemption")
+
+
+def half(task: int = 0, milli: int = 500) -> TaskAt:
+    return TaskAt(task=task, devices=(GPU,), gpu_share_milli=milli)
+
+
+def said(node: Node, kind: type[Any]) -> list[Any]:
+    return [report for report in node.said() if isinstance(report, kind)]
+
+
+async def test_two_halves_of_a_device_run_side_by_side_and_a_third_part_does_not(node: Node) -> None:
+    for number, job in enumerate(("one", "two")):
+        await node.agent.obey(start(node, job, 10 + number, half()))
+    assert [report.job for report in said(node, TaskIsRunning)] == ["one", "two"]
+    await node.agent.obey(start(node, "three", 12, half(milli=100)))
+    refused = said(node, TaskNotStarted)
+    assert [(report.job, report.reason) for report in refused] == [("three", f"{GPU} is still held by one, attempt 1")]
+
+
+async def test_a_shared_device_is_not_given_out_whole_nor_a_whole_one_shared(node: Node) -> None:
+    await node.agent.obey(start(node, "part", 10, half()))
+    await node.agent.obey(start(node, "whole", 11, TaskAt(task=0, devices=(GPU,))))
+    await node.agent.obey(start(node, "other", 12, TaskAt(task=0, devices=("GPU-sim-n1-1",))))
+    await node.agent.obey(start(node, "guest", 13, TaskAt(task=0, devices=("GPU-sim-n1-1",), gpu_share_bytes=1)))
+    assert [report.job for report in said(node, TaskNotStarted)] == ["whole", "guest"]
+
+
+async def test_a_start_that_was_overtaken_on_a_shared_device_still_counts(node: Node) -> None:
+    await node.agent.obey(start(node, "late", 20, half()))
+    await node.agent.obey(start(node, "early", 10, half()))
+    assert [report.job for report in said(node, TaskIsRunning)] == ["late", "early"]
+
+
+async def test_the_next_agent_knows_who_shares_what(node: Node) -> None:
+    await node.agent.obey(start(node, "one", 10, half()))
+    again = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    await again.adopt()
+    node.agent = again
+    await again.obey(start(node, "two", 11, half()))
+    await again.obey(start(node, "three", 12, half()))
+    assert [report.job for report in said(node, TaskIsRunning)][-1] == "two"
+    assert [report.job for report in said(node, TaskNotStarted)] == ["three"]
+
+
+async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
+    ledger = ShareLedger(node.agent.machine.storage)
+    await node.agent.obey(start(node, "one", 10, half()))
+    assert ShareLedger(node.agent.machine.storage).part("one-1-0") is not None
+    held = node.agent._held[TaskKey("one", 1, "0")]
+    node.machine._kill(held.key)
+    await node.agent._forget(held)
+    assert ShareLedger(node.agent.machine.storage).part("one-1-0") is None
+    assert ledger.part("never heard of") is None
+
+
+async def test_a_member_joins_while_another_was_told_to_leave(node: Node) -> None:
+    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0), TaskAt(task=1)))
+    await node.agent.obey(evict(node, "wide", 30, 1))
+    await node.agent.obey(start(node, "wide", 25, TaskAt(task=2)))  # ordered before, heard after
+    assert [report.task for report in said(node, TaskIsRunning)] == [0, 1, 2]
+    await node.agent.obey(start(node, "wide", 29, TaskAt(task=1)))
+    assert [report.task for report in said(node, TaskIsRunning)] == [0, 1, 2]
+
+
+async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
+    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
+    await node.agent.obey(evict(node, "wide", 30, 5))
+    assert [report.order for report in said(node, TaskIsRunning)] == [10]
+    assert [report.order for report in said(node, TaskIsReleased)] == [30]
