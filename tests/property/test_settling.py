@@ -63,26 +63,27 @@ SHAPES: tuple[Fields, ...] = (
     {"gpus": 4},
     {"gpus": 8},
 )
+RULES: tuple[Fields, ...] = ({}, {"most_moved": 2}, {"most_moved": -1}, {"scope": "pool"}, {"scope": "pool", "most_moved": -1})
 RIGID = tuple(shape for shape in SHAPES if "tasks" not in shape and shape["gpus"] >= 1)
 job = st.tuples(st.integers(0, 11), st.integers(0, 6), st.integers(0, 2), st.booleans())
 waves = st.lists(st.lists(job, min_size=1, max_size=4), min_size=1, max_size=4)
 pools = st.tuples(
-    st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3), st.sampled_from(TREES), st.sampled_from((0, 0, 2, -1)), waves
+    st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3), st.sampled_from(TREES), st.sampled_from(RULES), waves
 )
-crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(0), waves)
-Given = tuple[Sequence[int], tuple[Fields, ...], int, Sequence[Sequence[tuple[int, int, int, bool]]]]
+crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(RULES[0]), waves)
+Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple[int, int, int, bool]]]]
 
 
 class History:
     """A pool into which one wave of jobs after the other comes, each when the pool is at rest."""
 
     def __init__(self, given: Given, shapes: tuple[Fields, ...] = SHAPES) -> None:
-        sizes, self.projects, most_moved, self.waves = given
+        sizes, self.projects, rules, self.waves = given
         self.shapes = shapes
         self.document: Fields = {
             "nodes": [{"name": f"n{number}", "gpus": gpus} for number, gpus in enumerate(sizes)],
             "projects": list(self.projects),
-            "policy": {"preemption": {"most_moved": most_moved}},
+            "policy": {"preemption": rules},
         }
         self.planning = Planning(self._snapshot([]))
         self.jobs = 0
