@@ -132,8 +132,6 @@ def projects_borrow_and_give_back(story: Story) -> None:
     """Projects borrow what is idle; reclaim takes surplus first, then a gang; both come back; a job is scaled and aged."""
     rules = policy(projects=PROJECTS, protections={"ageing": {"boost": 5, "evictions": 1}, "cooldown": {"job": "10s"}})
     story.apply_policy(rules)
-        policy(projects=PROJECTS, protections={"ageing": {"boost": 5, "evictions": 1}, "cooldown": {"job": "10s"}})
-    )
     for name in ("gpu-01", "gpu-02"):
         story.node(name, gpus=8)
     story.runs("elastic", gpus=1, tasks=10, min_tasks=2, project="night")
