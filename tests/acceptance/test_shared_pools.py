@@ -200,8 +200,8 @@ async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> N
         # Green wants what is its own: a gang over both machines or on one, it gets its four whole.
         await pool.submit("green-gang", pool.until_told(), tasks=4, project="green")
         await pool.until_gpus(green=4)
-        assert pool.gpus_of("red") + pool.gpus_of("blue") == 12
-        assert pool.gpus_of("red") >= 7 - 1
+        await pool.until("the others run on the rest", lambda _: pool.gpus_of("red") + pool.gpus_of("blue") == 12)
+        assert pool.gpus_of("red") >= 6
         assert pool.gpus_of("blue") >= 4
 
         pool.tell("green-gang")

@@ -13,9 +13,10 @@ from pathlib import Path
 from tests.history_files import to_lines
 from tests.log_builder import HOUR, MINUTE, SECOND, Cut, Story, policy
 
-from bailiff_core.engine import LOGIC, RELEASE
+from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.records.facts import ClockStepped, StateDigest, TaskExited, TaskReleased
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.records.facts import ClockStepped, JobScaled, StateDigest, TaskExited, TaskReleased
 
 FOLDER = Path(__file__).parent
 
@@ -119,11 +120,75 @@ def node_lost(story: Story) -> None:
     story.turn(StateDigest(schema_version=1, digest=state_digest(story.pool)), after=2 * HOUR)
 
 
+PROJECTS = [
+    {"name": "lab", "quota": {"gpus": 8}},
+    {"name": "night", "parent": "lab", "quota": {"gpus": 4}, "over_quota_weight": 1},
+    {"name": "day", "parent": "lab", "quota": {"gpus": 4}, "over_quota_weight": 3, "priority": 1},
+    {"name": "serving", "quota": {"gpus": 8}, "limit": {"gpus": 12}},
+]
+
+
+def projects_borrow_and_give_back(story: Story) -> None:
+    """Projects borrow what is idle; reclaim takes surplus first, then a gang; both come back; a job is scaled and aged."""
+    rules = policy(projects=PROJECTS, protections={"ageing": {"boost": 5, "evictions": 1}, "cooldown": {"job": "10s"}})
+    story.apply_policy(rules)
+    for name in ("gpu-01", "gpu-02"):
+        story.node(name, gpus=8)
+    story.runs("elastic", gpus=1, tasks=10, min_tasks=2, project="night")
+    story.runs("sweep", gpus=4, project="day", after=MINUTE)
+    story.submit("serve", gpus=2, tasks=2, min_tasks=1, cls="inference", project="serving", after=10 * MINUTE)
+    for _ in range(6):
+        if story.pool.selection is not None:
+            story.propose(after=SECOND)
+        for name in list(story.pool.leaving):
+            story.yields(name, after=SECOND)
+        for name in list(story.pool.starting):
+            story.started(name, after=SECOND)
+    story.turn(JobScaled(request=story.request(), job="serve", tasks=4), after=MINUTE)
+    for _ in range(8):
+        if story.pool.selection is not None:
+            story.propose(after=SECOND)
+        for name in list(story.pool.leaving):
+            story.yields(name, after=SECOND)
+        for name in list(story.pool.starting):
+            story.started(name, after=SECOND)
+    story.restart(after=MINUTE)
+    story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
+    story.cancel("serve", after=HOUR)
+    for name in list(story.pool.leaving):
+        story.yields(name, after=SECOND)
+    for name in list(story.pool.starting):
+        story.started(name, after=SECOND)
+
+
+def shared_devices_and_moves(story: Story) -> None:
+    """Parts of GPUs beside whole ones; small jobs are moved so that a large one fits; a place that is kept, taken."""
+    story.apply_policy(policy(preemption={"most_moved": 2}, packing="spread"))
+    for name in ("gpu-01", "gpu-02"):
+        story.node(name, gpus=4)
+    story.runs("half", TaskGroup(count=3, gpu_share_milli=500))
+    story.runs("memory", TaskGroup(gpu_share_bytes=20 * 2**30), after=SECOND)
+    story.runs("one", gpus=1, after=SECOND)
+    story.runs("two", gpus=1, after=SECOND)
+    story.submit("large", gpus=3, after=MINUTE)
+    for _ in range(4):
+        if story.pool.selection is not None:
+            story.propose(after=SECOND)
+        for name in list(story.pool.leaving):
+            story.yields(name, after=SECOND)
+        for name in list(story.pool.starting):
+            story.started(name, after=SECOND)
+    story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
+    story.ends("half", after=HOUR)
+
+
 HISTORIES: dict[str, Callable[[Story], None]] = {
     "preemption-of-one-node": preemption_of_one_node,
     "gang-over-two-nodes-with-a-turn-cut-short": gang_over_two_nodes_with_a_turn_cut_short,
     "cancel-and-spare": cancel_and_spare,
     "node-lost": node_lost,
+    "projects-borrow-and-give-back": projects_borrow_and_give_back,
+    "shared-devices-and-moves": shared_devices_and_moves,
 }
 
 

@@ -107,7 +107,7 @@ ODD = (
     Odd("no tasks of a group", binary(submit(count=0)), "bad-field", ("count",)),
     Odd("no name of a job", binary(submit("My Job")), "bad-field", ("job",)),
     Odd("a command of nothing", binary(submit(spec={"command": []})), "bad-field", ("command",)),
-    Odd("half a GPU", binary(submit(gpu_milli=500)), "not-supported", ("500", "1000")),
+    Odd("half a GPU", binary(submit(gpu_milli=500)), "malformed", ("500", "1000")),
     Odd("a gang larger than the pool", binary(submit(count=3, gpu_milli=4000)), "never-fits", ("3 tasks", "4 GPUs")),
     Odd("a task larger than a node", binary(submit(gpu_milli=9000)), "never-fits", ("9",)),
     Odd("an unknown class", binary({**submit(), "demand": {**submit()["demand"], "priority_class": "vip"}}),

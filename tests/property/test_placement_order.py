@@ -50,7 +50,7 @@ def cpu_left(now: Left, later: Left, group: TaskGroup, waits: bool, spread: bool
     return -(later.cpu if waits else min(now.cpu, later.cpu))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(seed=st.integers(0, 2**48))
 def test_a_task_gets_the_best_of_all_its_places(seed: int) -> None:
     random = Random(seed)

@@ -57,19 +57,19 @@ def stands(pool: Pool, asker: Job, found: GangPlace) -> None:
         assert not any(room.overfull() for room in left.values())
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
 def test_parts_of_gpus_are_placed_exactly_when_they_can_be(seed: int) -> None:
     check(seed, topology=False)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(seed=SEEDS)
 def test_rules_of_topology_are_kept_and_a_no_is_a_proof(seed: int) -> None:
     check(seed, topology=True)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(seed=SEEDS)
 def test_a_preference_is_never_a_reason_to_wait(seed: int) -> None:
     sketch, asker = tiny_pool(Random(seed), topology=True)
@@ -94,7 +94,7 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
     check(seed, topology=topology)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(seed=SEEDS)
 def test_rooms_that_are_kept_are_what_the_pool_says(seed: int) -> None:
     random = Random(seed)

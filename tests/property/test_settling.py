@@ -63,26 +63,27 @@ SHAPES: tuple[Fields, ...] = (
     {"gpus": 4},
     {"gpus": 8},
 )
+RULES: tuple[Fields, ...] = ({}, {"most_moved": 2}, {"most_moved": -1}, {"scope": "pool"}, {"scope": "pool", "most_moved": -1})
 RIGID = tuple(shape for shape in SHAPES if "tasks" not in shape and shape["gpus"] >= 1)
 job = st.tuples(st.integers(0, 11), st.integers(0, 6), st.integers(0, 2), st.booleans())
 waves = st.lists(st.lists(job, min_size=1, max_size=4), min_size=1, max_size=4)
 pools = st.tuples(
-    st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3), st.sampled_from(TREES), st.sampled_from((0, 0, 2, -1)), waves
+    st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3), st.sampled_from(TREES), st.sampled_from(RULES), waves
 )
-crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(0), waves)
-Given = tuple[Sequence[int], tuple[Fields, ...], int, Sequence[Sequence[tuple[int, int, int, bool]]]]
+crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(RULES[0]), waves)
+Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple[int, int, int, bool]]]]
 
 
 class History:
     """A pool into which one wave of jobs after the other comes, each when the pool is at rest."""
 
     def __init__(self, given: Given, shapes: tuple[Fields, ...] = SHAPES) -> None:
-        sizes, self.projects, most_moved, self.waves = given
+        sizes, self.projects, rules, self.waves = given
         self.shapes = shapes
         self.document: Fields = {
             "nodes": [{"name": f"n{number}", "gpus": gpus} for number, gpus in enumerate(sizes)],
             "projects": list(self.projects),
-            "policy": {"preemption": {"most_moved": most_moved}},
+            "policy": {"preemption": rules},
         }
         self.planning = Planning(self._snapshot([]))
         self.jobs = 0
@@ -102,7 +103,7 @@ class History:
         for entry in lay_out(self._snapshot([self._job(*drawn) for drawn in wave])).jobs:
             happens(self.pool, submission(entry))
             self.planning.names[entry.doc.name] = [f"{entry.doc.name}-{index}" for index in range(len(entry.tasks))]
-        pushed: dict[tuple[str, str], int] = {}
+        pushed: list[tuple[str, str]] = []
         for _ in range(MOST_ROUNDS):
             last = self.planning.round()
             for invariant in SOUND:
@@ -112,8 +113,8 @@ class History:
             for line in last.decisions:
                 for victim in line.victims:
                     if not victim.moved_to and not victim.was_reserved:
-                        pushed[line.job, victim.job] = last.round
-                        assert (victim.job, line.job) not in pushed, f"{line.job} and {victim.job} evict each other"
+                        pushed.append((line.job, victim.job))
+                        assert not _in_turns(pushed), f"{line.job} and {victim.job} evict each other in turns:\n{self.told()}"
         raise AssertionError(f"not at rest after {MOST_ROUNDS} rounds:\n{self.told()}")
 
     def _job(self, shape: int, kind: int, project: int, keeps: bool) -> Fields:
@@ -140,6 +141,13 @@ class History:
         )
 
 
+def _in_turns(pushed: Sequence[tuple[str, str]]) -> bool:
+    """Whether the last eviction of one by the other comes after one the other way round, and that after one like it."""
+    asker, victim = pushed[-1]
+    back = [at for at, pair in enumerate(pushed) if pair == (victim, asker)]
+    return bool(back) and (asker, victim) in pushed[: back[-1]]
+
+
 def comes_to_rest(drawn: Given) -> None:
     """Each wave settles, and a pass more, at once or an hour later, changes nothing."""
     history = History(drawn)
@@ -163,15 +171,9 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
     shares = shares_now(scene)
     rules = {project.name: project for project in pool.rules.projects}
     quota = {name: project.quota.gpu_milli or 0 for name, project in rules.items()}
-    used = {name: sum(1000 * pool.jobs[each].gpus for each in pool.active if pool.jobs[each].project == name) for name in rules}
-    firm = {
-        name: sum(
-            1000 * other.gpus
-            for other in pool.jobs.values()
-            if other.id in pool.active and other.project == name and not other.preemptible
-        )
-        for name in rules
-    }
+    active = [pool.jobs[each] for each in pool.active]
+    used = {name: sum(1000 * each.gpus for each in active if each.project == name) for name in rules}
+    firm = {name: sum(1000 * each.gpus for each in active if each.project == name and not each.preemptible) for name in rules}
     idle = sum(1000 * len(node.devices) for node in pool.nodes.values()) - sum(used.values())
     found = []
     for name in waiting:
@@ -182,7 +184,7 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
             continue
         if not job.preemptible and _over(quota[mine], firm[mine] + asked):
             continue
-        others = [pool.jobs[each] for each in pool.active if pool.jobs[each].project != mine and pool.jobs[each].preemptible]
+        others = [each for each in active if each.project != mine and each.preemptible]
         for count in range(len(others) + 1):
             for chosen in combinations(others, count):
                 enough = idle + sum(1000 * each.gpus for each in chosen) >= asked

@@ -60,3 +60,9 @@ def test_cancelled_it_needs_no_place(story):
     moving(story)
     story.cancel("low", after=MINUTE)
     assert story.pool.nodes[1].reserved.devices == 0
+
+
+def test_scaled_it_is_placed_anew(story):
+    moving(story)
+    story.scale("low", 2)
+    assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)

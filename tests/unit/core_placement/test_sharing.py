@@ -90,6 +90,17 @@ def test_it_waits_for_a_shared_device_rather_than_open_another() -> None:
     assert places(sketch, part(700)) == ([("a", [1])], False)
 
 
+def test_the_fullest_shared_device_is_worth_waiting_for() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=1)
+    sketch.node("b", gpus=1)
+    holding(sketch, "some", "a", 0, 300)
+    holding(sketch, "stays", "b", 0, 400)
+    holding(sketch, "goes", "b", 0, 400, phase="evicting")
+    assert places(sketch, part(500)) == ([("b", [0])], True)
+    assert places(sketch, part(650)) == ([("a", [0])], False)
+
+
 def test_a_unit_with_one_member_that_waits_is_promised_whole() -> None:
     sketch = Sketch()
     sketch.node("a", gpus=2)
@@ -159,9 +170,17 @@ def test_which_part_goes_with_which_is_thought_over_and_no_is_a_proof() -> None:
         "impossible: each kind of task fits by itself, but 2 × (0.7 of 1 GPU) and 1 × (0.4 of 1 GPU) do not fit together"
     )
     assert places(sketch, part(700, 2), part(400, 1), steps=3).startswith("gave-up")
-    # Filling up largest first: 0.5 and 0.4 on one device, 0.3 and 0.3 on the other, and the last 0.3 is left over.
-    thirds = places(sketch, part(500), part(400), part(300, 3), part(200))
-    assert isinstance(thirds, tuple)
+
+
+def test_a_device_that_is_filled_to_the_last_thousandth() -> None:
+    sketch = Sketch()
+    sketch.node("a", gpus=2)
+    holding(sketch, "one", "a", 0, 500)
+    holding(sketch, "two", "a", 1, 350)
+    # The largest on the fullest device leaves 0.05 there, and then not all fit: it has to go to the other one.
+    assert places(sketch, part(450), part(300), part(200, 2)) == (
+        [("a", [1]), ("a", [0]), ("a", [0]), ("a", [1])], False,
+    )  # fmt: skip
 
 
 def test_an_evicted_part_comes_back_to_its_place_only_while_there_is_room() -> None:

@@ -162,6 +162,21 @@ def test_different_topologies_may_hold_for_different_parts(sketch: Sketch) -> No
     assert len({name[0] for name in found}) == 1
 
 
+def test_in_large_domains_too_one_rule_holds_inside_the_other() -> None:
+    sketch = Sketch()
+    sketch.pool.policy = RULES
+    for number in range(280):
+        zone, rail = "xy"[number % 2], "ab"[number // 2 % 2]
+        sketch.node(f"{zone}{rail}{number}", gpus=2, labels={"zone": zone, "rail": rail})
+    for name in ("xa0", "xb2", "ya1"):
+        sketch.running(f"on-{name}", name, [0])
+    asked = job(
+        sketch, group(2, gpus=1, sub_group="a"), group(1, gpus=1),
+        topology=rule("zone"), sub_groups=(SubGroup(name="a", topology=rule("rail", topology="net")),),
+    )  # fmt: skip
+    assert nodes(sketch, asked) == (["xa0", "xa100", "xa100"], False), "ya1 has as few free GPUs as xa0, in another zone"
+
+
 @pytest.mark.parametrize(
     ("topology", "why"),
     [

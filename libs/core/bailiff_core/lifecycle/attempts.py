@@ -5,6 +5,7 @@ from itertools import islice
 
 from bailiff_core.fold.gang import at_work
 from bailiff_core.fold.growth import beyond
+from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import core_stands
@@ -12,7 +13,6 @@ from bailiff_core.protections import stale_gang
 from bailiff_core.records.decisions import EvictionDecided, JobEnded, JobRequeued, JobShrunk, ReservationDropped
 from bailiff_core.records.payload import Decision
 
-from .losses import lost_gpu_ms
 from .outcome import gang_verdict, verdict
 
 FIRST_BACKOFF = 1_000_000
@@ -45,7 +45,7 @@ def shrunk_gangs(pool: Pool) -> Iterator[Decision]:
                         "tasks": ranges(task.index for task in gone),
                         "outcome": outcome,
                         "cause": evicted.cause if evicted is not None else "exit",
-                        "lost_gpu_ms": lost_gpu_ms(pool, job, gone),
+                        "lost_gpu_ms": lost_gpu_ms(pool, job, held_gpu_milli(pool, job, gone)),
                         "not_before": pool.now + GROWTH_BACKOFF if evicted is None else 0,
                     }
                 )
@@ -83,7 +83,7 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
-        lost_gpu_ms=lost_gpu_ms(pool, job, job.tasks),
+        lost_gpu_ms=lost_gpu_ms(pool, job, held_gpu_milli(pool, job, job.tasks)),
         not_before=0 if preempted else pool.now + backoff,
     )
 

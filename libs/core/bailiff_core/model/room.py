@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .pool import Job, Node, Room
+from .pool import Node, Room
 from .sharing import units_of
 
 NO_SHARES: Mapping[int, int] = {}
@@ -147,12 +147,3 @@ def contains(room: Room, amount: Room) -> bool:
         and amount.slots <= room.slots
         and all(room.devices >> number & 1 or share <= room.shares.get(number, -1) for number, share in amount.shares.items())
     )
-
-
-def work_lost(job: Job, now: int, restart_cost: int, max_counted_loss: int) -> int:
-    """What evicting the job costs in GPU-ms: GPUs × (time since its last start, at most the policy's bound, + restart cost).
-
-    Source: semantics §5. Without checkpoints on record the time counts from the start of the attempt.
-    """
-    held = 0 if job.last_start is None else min(max(0, now - job.last_start), max_counted_loss)
-    return job.gpus * (held + restart_cost) // 1000

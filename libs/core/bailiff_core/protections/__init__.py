@@ -35,7 +35,7 @@ RULES = (
     Rule(lower_priority_only.NAME, lower_priority_only.shield, "does not have lower priority", by_group=True),
     Rule(scope.NAME, scope.shield, "is of another project", by_group=True),
     Rule(own_project.NAME, own_project.shield, "is of the same project", by_group=True),
-    Rule(quota_shields.NAME, quota_shields.shield, "is within its own project's quota"),
+    Rule(quota_shields.NAME, quota_shields.shield, "is within the quota, or the share, of its own project"),
     Rule(excluded.NAME, excluded.shield, "has a label that the policy excludes"),
     Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet"),
     Rule(eviction_cap.NAME, eviction_cap.shield, "was evicted as often as the policy allows"),

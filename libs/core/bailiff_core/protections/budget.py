@@ -51,7 +51,8 @@ class Groups:
         """Why these may not all go, as a sentence, or `None`."""
         jobs = [unit.job for unit in leaving if _counts(unit)] if self.left else []
         for budget, left in self.left:
-            if sum(self.covers(budget, job) for job in jobs) > left:
+            lost = sum(self.covers(budget, job) for job in jobs)
+            if lost and lost > left:
                 return f"budget {budget.name!r} lets at most {budget.most} of its jobs leave at a time, {max(0, left)} more now"
         return None
 

@@ -3,6 +3,9 @@
 A project is tested before each unit is taken, as reclaim does it: while it uses more than its quota of something that
 the unit uses, the unit may go, and so the last one may take it below. Its own jobs of higher priority are not bound by
 it: the quota is theirs as well.
+
+From an asker whose own project would end above its share, what runs within its project's share is left alone too:
+reclaim would take it straight back, and the two would evict each other for ever.
 """
 
 from collections.abc import Iterable
@@ -11,8 +14,10 @@ from bailiff_core import scene as scenes
 from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import Unit
-from bailiff_core.queue.tree import called, tree_of
+from bailiff_core.model.units import Unit, next_unit
+from bailiff_core.queue.fair_share import allocatable, fair_shares
+from bailiff_core.queue.measure import of_unit
+from bailiff_core.queue.tree import called
 from bailiff_core.queue.usage import Usage
 
 from .rule import Shield
@@ -25,7 +30,7 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     """Jobs of other projects that are within their quota of all that the job uses."""
     if not _on(pool, verb):
         return None
-    usage, tree = _usage(pool), tree_of(pool)
+    usage, bounds = _usage(pool), _Bounds(pool, asker)
     excess: dict[str, tuple[bool, ...]] = {}
 
     def shielded(unit: Unit) -> bool:
@@ -33,8 +38,8 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
         if project == asker.project:
             return False
         if project not in excess:
-            leaf = tree.leaf_of(project)
-            excess[project] = _excess(usage.allocated(leaf), tree.branches[leaf].quota)
+            leaf = usage.tree.leaf_of(project)
+            excess[project] = _excess(usage.allocated(leaf), bounds.of(leaf))
         return not _touches(excess[project], unit)
 
     return shielded
@@ -43,15 +48,16 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
 class Quotas:
     """What projects use and may lose, as it was when this was made."""
 
-    def __init__(self, usage: Usage, asker: Job) -> None:
-        self._usage = usage
+    def __init__(self, pool: Pool, asker: Job) -> None:
+        self._usage = usage = _usage(pool)
         self._asker = asker
+        self._bounds = _Bounds(pool, asker)
         self._before = usage.all_allocated()
 
     @classmethod
     def of(cls, pool: Pool, verb: Verb, asker: Job) -> "Quotas | None":
         """`None` where the rule is off."""
-        return cls(_usage(pool), asker) if _on(pool, verb) else None
+        return cls(pool, asker) if _on(pool, verb) else None
 
     def forbid(self, leaving: Iterable[Unit]) -> str | None:
         """Why these may not all go, as a sentence, or `None`.
@@ -59,7 +65,6 @@ class Quotas:
         They may go where, in some order, each finds its project above its quota. What is left only shrinks, so it is the
         last one of each project that decides, and it may be any job's last.
         """
-        tree = self._usage.tree
         lost: dict[str, Amounts] = {}
         ends: dict[str, dict[str, Unit]] = {}
         for unit in leaving:
@@ -71,10 +76,33 @@ class Quotas:
             if unit.job.id not in last or not last[unit.job.id].core:
                 last[unit.job.id] = unit
         for leaf, units in ends.items():
-            left, quota = self._before.get(leaf, NOTHING).minus(lost[leaf]), tree.branches[leaf].quota
-            if not any(_touches(_excess(left.plus(self._usage.held_by(unit)), quota), unit) for unit in units.values()):
-                return f"{called(leaf)} would lose more than it uses beyond its quota"
+            left, bound = self._before.get(leaf, NOTHING).minus(lost[leaf]), self._bounds.of(leaf)
+            if not any(_touches(_excess(left.plus(self._usage.held_by(unit)), bound), unit) for unit in units.values()):
+                return f"{called(leaf)} would lose more than it uses beyond its {self._bounds.name}"
         return None
+
+
+class _Bounds:
+    """What of each project is left alone: its quota, or its share from an asker whose project would be above its own."""
+
+    def __init__(self, pool: Pool, asker: Job) -> None:
+        usage = _usage(pool)
+        self._branches = usage.tree.branches
+        self._shares: dict[str, Amounts] | None = None
+        self.name = "quota"
+        unit = next_unit(asker)
+        if unit is None or "reclaim" not in pool.rules.preemption.verbs:
+            return
+        shares = fair_shares(usage.tree, usage.total, usage.requests)
+        leaf = usage.leaf_of(asker)
+        after = usage.allocated(leaf).plus(of_unit(unit, usage.smallest))
+        if any(_excess(after, allocatable(self._branches[leaf], shares[leaf]))):
+            self._shares, self.name = shares, "share"
+
+    def of(self, leaf: str) -> Amounts:
+        """The project's."""
+        branch = self._branches[leaf]
+        return branch.quota if self._shares is None else allocatable(branch, self._shares[leaf])
 
 
 def _usage(pool: Pool) -> Usage:

@@ -123,9 +123,13 @@ def shape_of(unit: Unit) -> str:
 
 
 def why_it_waits(pool: Pool, job: Job) -> str:
-    """Why the last try found no place, as a sentence."""
+    """Why the last try found no place, or which bound forbids one, as a sentence."""
     unit = next_unit(job)
-    return pool.unplaceable.get(shape_of(unit), "it does not fit") if unit is not None else "it does not fit"
+    if unit is None:
+        return "it does not fit"
+    scene = scene_of(pool)
+    forbidden = over_limit(scene, unit) or over_quota(scene, unit)
+    return forbidden or pool.unplaceable.get(shape_of(unit), "it does not fit")
 
 
 def _head(pool: Pool) -> Job | None:

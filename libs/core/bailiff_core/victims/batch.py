@@ -7,7 +7,7 @@ from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.policy import VERBS, Verb
 from bailiff_core.model.pool import Job, OpenRequest, Pool
-from bailiff_core.model.units import Unit, whole
+from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.shares import from_shares
@@ -68,9 +68,10 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
             nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
             scene.evict(leaving)
         if choice.moved:
-            moved = GangPlace(tuple(from_shares(job, choice.moved, whole(job).indices)), later=True)
+            staying = Unit(job, tuple(sorted(index for each in units for index in each.indices)), core=True)
+            moved = GangPlace(tuple(from_shares(job, choice.moved, staying.indices)), later=True)
             nodes.update((task.node, None) for task in moved.tasks)
-            scene.place(whole(job), moved)
+            scene.place(staying, moved)
         batch.earlier += units
         batch.board.taken(job, 0 if choice.moved or not choice.tasks else len(units))
     place = GangPlace(tuple(from_shares(unit.job, answer.placement, unit.indices)), later=True)

@@ -13,14 +13,14 @@ Every level adds up over the units that leave, so a set costs the sum of its mem
 A gang that was promised room and has not started costs nothing but its promise: it is taken before all that runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
+from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
 from bailiff_core.model.places import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.pool import Job, Node, Pool, Task
-from bailiff_core.model.sharing import share_of, shares_devices, units_of
+from bailiff_core.model.sharing import share_of, shares_devices
 from bailiff_core.placement.holdings import Holdings
 
 MOST_CLASSES = 64
@@ -64,29 +64,6 @@ def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Pric
     return Price(
         gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started)
     )
-
-
-def held_gpu_milli(pool: Pool, job: Job, tasks: Iterable[Task]) -> int:
-    """Thousandths of GPUs that the tasks hold, rounded down."""
-    groups = job.groups()
-    total: int | Fraction = 0
-    for task in tasks:
-        group = groups[task.index]
-        if not shares_devices(group):
-            total += group.gpu_milli
-            continue
-        for device in pool.nodes[task.node].devices:
-            if task.devices >> device.number & 1:
-                total += Fraction(1000 * share_of(group, device), units_of(device))
-    return int(total)
-
-
-def lost_gpu_ms(pool: Pool, job: Job, gpu_milli: int) -> int:
-    """Work lost if so much of the job stops, in GPU-ms: since its last checkpoint or start, plus the cost of the restart."""
-    rules = pool.rules.preemption
-    since = max(job.last_start or 0, job.last_checkpoint or 0)
-    held = 0 if job.last_start is None else min(max(0, pool.now - since), rules.max_counted_loss)
-    return gpu_milli * (held + rules.restart_cost) // 1_000_000
 
 
 def _nodes_left_broken(pool: Pool, job: Job, leaving: Sequence[Task]) -> int:

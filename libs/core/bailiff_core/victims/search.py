@@ -186,12 +186,15 @@ class Search:
         def accept(steps: list[Step]) -> bool:
             return self._acceptable(steps, with_moves=with_moves)
 
+        def accept_whole(steps: list[Step]) -> bool:
+            return (with_moves or not _one_too_many(fit, steps)) and accept(steps)
+
         gated = self.terms.by_set
         best = self._first(fit, order, chains, accept)
         limit = weight_of(best) if best else None
         part = self.budget.part(self.budget.left * 3 // 4)
         better, finished = search_tree(
-            fit, order, weights, limit, part, may=may if gated else None, accept=accept if gated else None
+            fit, order, weights, limit, part, may=may if gated else None, accept=accept_whole if gated else None
         )
         self.budget.join(part)
         proven = finished and fit.exact
@@ -286,6 +289,16 @@ class Search:
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:
         return [step.unit for step in steps]
+
+
+def _one_too_many(fit: Fit, steps: Sequence[Step]) -> bool:
+    """Whether somebody could stay: nobody leaves only to make the loss of others look fair."""
+    earlier = dict.fromkeys(step.before for step in steps)
+    for step in steps:
+        if step not in earlier and fit.put_back(step):
+            fit.evict(step)
+            return True
+    return False
 
 
 def _follows(step: Step | None, first: Step) -> bool:
