@@ -76,7 +76,8 @@ def _victim(pool: Pool, victim: VictimLine) -> str:
         does = "ends"
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start
     ago = f", {duration_text(max(0, pool.now - since))} since its last {_what(job)}" if since is not None else ""
-    return f"{who}: {victim.gpus:g} GPUs; loses {cost_text(round(victim.lost_gpu_seconds * 1000))}{ago}; {does}"
+    gpus = f"{victim.gpus:g} GPU{'' if victim.gpus == 1 else 's'}"
+    return f"{who}: {gpus}; loses {cost_text(round(victim.lost_gpu_seconds * 1000))}{ago}; {does}"
 
 
 def _what(job: Any) -> str:

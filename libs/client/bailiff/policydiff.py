@@ -60,7 +60,8 @@ def _about(entry: Any) -> str:
 def _short(name: str, value: Any) -> str:
     if not isinstance(value, dict):
         return said(name, value)
-    return " and ".join(said(inner, each) for inner, each in value.items() if each is not None)
+    told = [said(inner, each) for inner, each in value.items() if each is not None]
+    return told[0] if len(told) > 1 and len(set(told)) == 1 else " and ".join(told)
 
 
 def said(name: str, value: Any) -> str:
@@ -73,7 +74,11 @@ def said(name: str, value: Any) -> str:
     if (unit is not None or name == "memory_bytes") and isinstance(value, int):
         if value < 0:
             return f"no bound{f' of{unit}' if unit else ' of memory'}"
-        return f"{thousandths_text(value)}{unit}" if unit is not None else memory_text(value)
+        return (
+            f"{thousandths_text(value)}{unit.removesuffix('s') if value == 1000 else unit}"
+            if unit is not None
+            else memory_text(value)
+        )
     if isinstance(value, list):
         return ", ".join(said("", each) for each in value) or "none"
     if isinstance(value, dict):

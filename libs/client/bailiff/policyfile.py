@@ -67,7 +67,8 @@ def _tree_faults(value: object) -> Faults:
 
 def faults_of(error: ValidationError) -> Faults:
     """Each fault with its place: what was expected and what was found."""
-    return [(each["loc"], complaints([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
+    told = [(each["loc"], complaints([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
+    return [(place, said) for place, said in told if said]  # nothing is said of what only follows from other faults
 
 
 def fault_lines(file: str, lines: Mapping[Place, int], faults: Iterable[tuple[Place, str]], whole: str) -> Iterator[str]:

@@ -209,4 +209,4 @@ def _with_projects(policy: Policy, projects: list[dict[str, Any]]) -> Policy:
     try:
         return Policy.model_validate({**data, "projects": projects}, strict=False)
     except ValidationError as error:
-        raise Problem(ExitCode.USAGE, complaints(error.errors(include_url=False))) from None
+        raise Problem(ExitCode.USAGE, complaints(error.errors(include_url=False)).removeprefix("data: ")) from None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -32,6 +32,8 @@ STATE_STYLES = {
 
 
 NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
+SEQS_SHOWN = 6
+LIST_WIDTH, MOST_WIDTH = 100, 1000
 WHOLE = ("JOB", "PROJECT", "TASKS", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
 
 
@@ -53,6 +55,11 @@ def seconds(number: int | None) -> str:
     return "" if number is None else duration_text(number * 1_000_000) if number else "0s"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def text(value: str, style: str = "") -> Text:
     """Text from outside: no markup, nothing that a terminal obeys."""
     return Text(plain(value), style)
@@ -66,6 +73,7 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
     if not rows:
         return Text("No jobs. Submit one: bailiff submit --gpus 1 -- python train.py", "dim")
     added = ["TASKS", "RESERVED", "SUBMITTED"] if wide else []
+    notes = any(row["note"] for row in rows)
     made = table(
         "#",
         "JOB",
@@ -78,7 +86,7 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
         "EVICTED",
         "TIME",
         *added,
-        "NOTE",
+        *(["NOTE"] if notes else []),
         right=NUMBERS,
     )
     for row in rows:
@@ -98,8 +106,20 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
             cells.append(text(_tasks(row)))
             cells.append(text(_some(row["reserved_nodes"], 99)))
             cells.append(text((row["submitted_at"] or "")[5:16].replace("T", " ")))
-        made.add_row(*cells, text(row["note"], "dim"))
-    return made
+        made.add_row(*cells, *([text(row["note"], "dim")] if notes else []))
+    return Unsqueezed(made, MOST_WIDTH if wide else LIST_WIDTH)
+
+
+class Unsqueezed:
+    """A table as wide as it has to be, up to a bound: better a line that the terminal breaks than a column that is lost."""
+
+    def __init__(self, made: Table, most: int) -> None:
+        self._made, self._most = made, most
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table at the width that it asks for."""
+        wanted = self._made.__rich_measure__(console, options.update(max_width=MOST_WIDTH)).maximum
+        yield from console.render(self._made, options.update(max_width=max(options.max_width, min(wanted, self._most))))
 
 
 def _tasks(row: JobRow) -> str:
@@ -255,7 +275,8 @@ def cluster(found: Mapping[str, Any]) -> RenderableType:
     total = found["total"]
     facts.add_row(
         "in all",
-        f"{total['nodes']} nodes, {total['gpus_held']}/{total['gpus']} GPUs in use, {total['jobs_waiting']} jobs waiting",
+        f"{counted(total['nodes'], 'node')}, {total['gpus_held']}/{total['gpus']} GPUs in use, "
+        f"{counted(total['jobs_waiting'], 'job')} waiting",
     )
     parts: list[RenderableType] = [facts]
     for row in found["pools"]:
@@ -270,7 +291,10 @@ def cluster(found: Mapping[str, Any]) -> RenderableType:
         )
         about.add_row("engine", text(row["engine"]))
         about.add_row(
-            "policy", text(f"in force since #{row['policy_seq']}, {row['projects']} projects, preempt within the {row['scope']}")
+            "policy",
+            text(
+                f"in force since #{row['policy_seq']}, {counted(row['projects'], 'project')}, preempt within the {row['scope']}"
+            ),
         )
         about.add_row("switched off", text(", ".join(row["verbs_off"]) or "nothing"))
         parts += ["", text(f"pool {row['pool']}", "bold"), _indented(about)]
@@ -476,7 +500,9 @@ def explained(found: Mapping[str, Any]) -> RenderableType:
     for section in found["sections"]:
         parts += [*([""] if parts else []), text(section["question"], "bold")]
         for said in section["says"]:
-            seqs = ", ".join(f"#{seq}" for seq in said["seqs"])
+            seqs = ", ".join(f"#{seq}" for seq in said["seqs"][-SEQS_SHOWN:])
+            if len(said["seqs"]) > SEQS_SHOWN:
+                seqs = f"the last: {seqs}"
             line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
             parts.append(Padding(line, (0, 0, 0, 2)))
     if found["candidates"] is not None:

@@ -84,7 +84,10 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         rank += f", {job.base_priority} by its class"
     who = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
     if job.phase in ENDED:
-        return Sentence(f"{who} ended at {clock(job.ended_at)}: {job.phase}.", _seqs(_seq_of(history, decisions.JobEnded)))
+        last = _newest(history, decisions.JobEnded)
+        reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
+        why = f", {reason}" if job.phase == "failed" and reason else ""
+        return Sentence(f"{who} ended at {clock(job.ended_at)}: {job.phase}{why}.", _seqs(last.seq if last is not None else None))
     if job.held_because is not None:
         return Sentence(f"{who} is held, because a decision about it failed: {job.held_because}.", _seqs(job.seq))
     if job.eviction is not None:

@@ -71,6 +71,16 @@ def test_list(bailiff: Run) -> None:
     assert "done-1" in bailiff("list", "--all").output
 
 
+@pytest.mark.parametrize("columns", ["40", "80", "120"])
+def test_a_narrow_terminal_loses_no_column(bailiff: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    found = bailiff("list", "--all-projects", "-o", "wide").output
+    for said in ("PROJECT", "NODES", "RESERVED", "SUBMITTED", "train-7", "evicting", "gpu-02"):
+        assert said in found
+    assert "…" not in found
+    assert "evicting" in bailiff("list").output
+
+
 def test_everything_fits_into_a_hundred_columns(bailiff: Run) -> None:
     told = ["list --all", "nodes", "pools", "policy show", "describe train-8", "audit verify", "pool list", "class list"]
     for arguments in [*told, "cluster-info", "project list", "explain train-8", "explain train-8 --all"]:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.planschemas import schemas
+from bailiff.policyfile import policy_from
 from bailiff.problem import ExitCode
 from bailiff_bus import topics
 from bailiff_core.model.policy import DEFAULT_POLICY, PreemptionRules, Project
@@ -134,7 +135,7 @@ def test_circles_and_orphans_among_projects_are_told_at_their_line() -> None:
     assert told == [
         "3: projects.0.parent: a -> b -> a go round in a circle",
         "4: projects.1.parent: b -> a -> b go round in a circle",
-        "5: projects.2.parent: no 'd' is defined; there are a, b, c",
+        "5: projects.2.parent: there is no 'd'; there are a, b, c",
     ]
 
 
@@ -449,7 +450,7 @@ def test_policy_diff_says_in_words_what_would_change(scribe: Scribe, monkeypatch
     assert found["changes"] == [
         "preemption.search_steps: 20000 → 10000",
         "projects.vision.quota.gpu_milli: 8 GPUs → 4 GPUs",
-        "projects.speech: new, quota 4 GPUs and 64GiB, limit no bound of GPUs, over quota weight 1 and 1 and 1",
+        "projects.speech: new, quota 4 GPUs and 64GiB, limit no bound of GPUs, over quota weight 1",
     ]
     assert len(requests(scribe)) == 0
 
@@ -474,3 +475,24 @@ def test_policy_apply_enforce_asks_for_it(scribe: Scribe, monkeypatch: pytest.Mo
     assert found["enforce"] is True
     bodies = [json.loads(message.value) for message in requests(scribe)]
     assert [body["enforce"] for body in bodies] == [True]
+
+
+def test_faults_of_a_policy_are_each_a_sentence_and_none_is_empty() -> None:
+    classes = [{"name": "a", "value": "high", "preemptible": False}]
+    _, faults = policy_from({"priority_classes": classes, "projects": [{"name": "p", "quota": {"gpus": "two"}}]})
+    told = {".".join(map(str, place)): said for place, said in faults}
+    assert told["priority_classes.0.value"] == 'expected a whole number, found "high"'
+    assert told["projects.0.quota"] == "expected a number such as 4 or 0.5, or -1 for no bound; found 'two'"
+    assert all(told.values())
+
+
+def test_a_victim_that_has_not_all_of_its_tasks_loses_those_that_it_has() -> None:
+    tasks = [{"name": "t", "count": 3, "node": "n"}, {"name": "s", "count": 5}]
+    grown = {"name": "grown", "gpus": 1, "min_tasks": 3, "tasks": tasks}
+    snapshot = {
+        "nodes": [{"name": "n", "gpus": 3}],
+        "jobs": [grown, {"name": "asks", "class": "inference", "gpus": 3}],
+    }
+    found = json.loads(plan("-", "-o", "json", text=json.dumps(snapshot)).output)
+    (victim,) = found["rounds"][0]["decisions"][0]["victims"]
+    assert (victim["gpus"], len(victim["tasks"])) == (3, 3)

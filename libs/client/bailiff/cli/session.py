@@ -102,7 +102,7 @@ class Session:
     def show(self, data: Any, table: Callable[[], RenderableType]) -> None:
         """Print a result: the table for people, else the data."""
         if self.for_people:
-            self.out.print(table())
+            self.out.print(table(), crop=False)
         else:
             self.out.out(as_text(data, self.output), highlight=False, end="")
 

@@ -101,7 +101,7 @@ def friendly_amounts(value: Any) -> Any:
 
 def _thousandths(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is not a number of them")
+        raise ValueError(f"expected a number such as 4 or 0.5, or -1 for no bound; found {value!r}")
     if value == UNLIMITED:
         return UNLIMITED
     exact = Fraction(str(value)) * 1000

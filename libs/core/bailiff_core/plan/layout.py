@@ -162,7 +162,7 @@ def tree_faults(entries: Sequence[tuple[str, str | None]], place: Place) -> list
         if parent is None:
             continue
         if parent not in parents:
-            faults.append(Fault((*place, position, "parent"), f"no {parent!r} is defined; {there_are(parent, parents)}"))
+            faults.append(Fault((*place, position, "parent"), f"there is no {parent!r}; {there_are(parent, parents)}"))
             continue
         seen = [name]
         above: str | None = parent

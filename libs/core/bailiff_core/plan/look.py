@@ -241,7 +241,8 @@ def victim_line(pool: Pool, names: Names, choice: VictimChoice) -> VictimLine:
     """The victim, for people."""
     members = names.get(choice.job, ())
     job = pool.jobs.get(choice.job)
-    indices = numbers(choice.tasks) if choice.tasks else range(len(members))
+    placed = [task.index for task in job.tasks] if job is not None else []
+    indices = numbers(choice.tasks) if choice.tasks else placed or range(len(members))
     gpus = sum((_gpus_of(job, index) for index in indices), Fraction(0)) if job is not None else Fraction(choice.gpus)
     moved = sorted((index, share.node) for share in choice.moved for index in numbers(share.tasks))
     return VictimLine(
