@@ -78,7 +78,7 @@ def reference(projects: list[Project], total: Amounts, requested: dict[str, Amou
         below = [entry for entry in projects if (entry.parent or ROOT) == parent]
         if not below:
             continue
-        below.sort(key=lambda entry: (entry.created, projects.index(entry)))
+        below.sort(key=lambda entry: (entry.created, entry.name))
         below.append(Project.model_construct(name=parent + OWN))
         columns = []
         for resource, (name, weight) in enumerate([("gpu_milli", "gpu"), ("cpu_milli", "cpu"), ("memory_bytes", "memory")]):

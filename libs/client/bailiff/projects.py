@@ -161,7 +161,7 @@ def with_new(policy: Policy, name: str, fields: Mapping[str, Any]) -> Policy:
     """The policy with one project more: the youngest. Raises `Problem`."""
     if any(project.name == name for project in policy.projects):
         raise Problem(ExitCode.USAGE, f"there is a project {name!r} already", f"to change it: bailiff project update {name}")
-    created = max((project.created for project in policy.projects), default=0)
+    created = max((project.created for project in policy.projects), default=0) + 1
     return _with_projects(policy, [*_documents(policy), {"name": name, "created": created, **fields}])
 
 

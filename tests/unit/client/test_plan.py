@@ -117,6 +117,12 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
         ("- {name: a, project: x}", "jobs.0.project: no project 'x'; there are none"),
         ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: stands beside gpus: a task takes GPUs in one way"),
         ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: lies after `now`"),
+        ("- {name: a, fraction: 0.5555}",
+         "jobs.0.fraction: expected a fraction of a GPU from 0.1 to 1, or of several, as in 0.5 x 2, in steps of 0.001, found 0.5555"),
+        ("- {name: a, sub_groups: [{name: s, min_groups: 1}], sub_group: s}",
+         "jobs.0.sub_groups.0.min_groups: 's' holds tasks and no sub-groups: write min_tasks"),
+        ("- {name: a, sub_groups: [{name: p, min_tasks: 1}, {name: s, parent: p}], sub_group: s}",
+         "jobs.0.sub_groups.0.min_tasks: 'p' holds sub-groups and no tasks of its own: write min_groups"),
         ("- {name: a, sub_group: x}", "jobs.0.sub_group: no sub-group 'x'; there are none"),
     ],
 )  # fmt: skip

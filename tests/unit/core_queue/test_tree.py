@@ -34,7 +34,7 @@ def test_jobs_stand_at_leaves_and_those_of_no_leaf_at_an_unnamed_one() -> None:
     assert tree.leaf_of("lab") == "lab*"
     assert tree.leaf_of("") == tree.leaf_of("gone") == "*"
     assert tree.branches["lab*"].path == ("lab*", "lab", "")
-    assert tree.children["lab"] == ("vision", "speech", "lab*")
+    assert tree.children["lab"] == ("speech", "vision", "lab*")
     assert tree.branches["lab*"].quota == Amounts(0, UNLIMITED, UNLIMITED)
 
 
@@ -47,10 +47,10 @@ def test_what_is_not_stated() -> None:
     assert stated.limit == Amounts(UNLIMITED, UNLIMITED, 1024)
 
 
-def test_age_is_the_date_then_the_order_in_the_document() -> None:
+def test_age_is_the_date_then_the_name() -> None:
     tree = Tree([project("d", created=9), project("c", created=5), project("b", created=5), project("a")])
-    assert tree.children[""] == ("a", "c", "b", "d", "*")
-    assert sorted(tree.branches, key=lambda name: tree.branches[name].age) == ["", "a", "c", "b", "d", "*"]
+    assert tree.children[""] == ("a", "b", "c", "d", "*")
+    assert sorted(tree.branches, key=lambda name: tree.branches[name].age) == ["", "a", "b", "c", "d", "*"]
 
 
 def test_a_pool_keeps_its_tree_until_another_policy_is_in_force() -> None:

@@ -56,6 +56,7 @@ def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan
         _inherit(pool, victim, plan, decision.spared)
     if victim.phase == "reserved" and not choice.tasks:
         back_to_queue(pool, victim)
+        set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
         return
     eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
     if choice.tasks:

@@ -43,7 +43,7 @@ class MinRuntime(Document):
 
 
 class Project(Document):
-    """A node in the tree of projects. `created` orders projects by age; equal or left out: the document's order.
+    """A node in the tree of projects. `created` orders projects by age, then their names do.
 
     quota: what it deserves; GPUs left out are 0, CPU and memory left out have no bound. limit: a hard cap.
     """

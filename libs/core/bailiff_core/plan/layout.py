@@ -5,7 +5,7 @@ the fullest device that has room for them.
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,6 +205,7 @@ def _job(
     class_name = _class_of(doc, place, policy, faults)
     groups = [each.name for each in doc.sub_groups]
     faults += tree_faults([(each.name, each.parent) for each in doc.sub_groups], (*place, "sub_groups"))
+    faults += _idle_minima(doc, place)
     tasks = [task for at, entry in enumerate(doc.tasks) for task in _tasks(doc, place, at, entry, nodes, groups, faults)]
     _no_names_twice(tasks, faults)
     if len(tasks) > MOST_TASKS:
@@ -219,6 +220,17 @@ def _job(
     if problem is not None:
         faults.append(Fault((*place, "sub_groups"), problem))
     return LaidJob(doc, place, class_name, demand, by_index)
+
+
+def _idle_minima(doc: JobDoc, place: Place) -> Iterator[Fault]:
+    """Minima of the wrong kind, which nothing would look at."""
+    inner = dict.fromkeys(each.parent for each in doc.sub_groups)
+    for at, group in enumerate(doc.sub_groups):
+        where = (*place, "sub_groups", at)
+        if group.name in inner and group.min_tasks is not None:
+            yield Fault((*where, "min_tasks"), f"{group.name!r} holds sub-groups and no tasks of its own: write min_groups")
+        if group.name not in inner and group.min_groups is not None:
+            yield Fault((*where, "min_groups"), f"{group.name!r} holds tasks and no sub-groups: write min_tasks")
 
 
 def _class_of(doc: JobDoc, place: Place, policy: Policy, faults: list[Fault]) -> str:

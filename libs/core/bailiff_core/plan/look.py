@@ -135,13 +135,17 @@ def round_report(pool: Pool, names: Names, which: int, before: Where, since: int
 
 
 def _counts(tasks: Iterable[TaskLine]) -> Counts:
-    changed = [line.after.state for line in tasks if line.after.state != line.before.state]
+    changed = [line.after.state for line in tasks if line.after.state != line.before.state or _promised_anew(line)]
     moved = changed.count("moved")
     return Counts(
         placements=changed.count("placed"),
         evictions=changed.count("evicted") + moved,
         reservations=changed.count("reserved") + moved,
     )
+
+
+def _promised_anew(line: TaskLine) -> bool:
+    return line.before.state == line.after.state == "reserved" and line.before != line.after
 
 
 def _note(decision: Decision) -> str | None:
@@ -161,12 +165,14 @@ def decision_line(pool: Pool, names: Names, decision: Decision) -> DecisionLine 
     match decision:
         case decisions.JobPlaced() | decisions.JobGrown():
             where = _where(pool, decision.placement)
+            anew = decision.verb != "allocate"  # who lost a promise in this pass
+            kept = "instead of the room it was promised" if anew else "once those who are leaving it are gone"
             return DecisionLine(
                 verb=decision.verb,
                 job=decision.job,
                 tasks=_members(names, decision.job, decision.placement),
                 outcome="reserved" if decision.reserved else "placed",
-                reason=f"on {where}, {'once those who are leaving it are gone' if decision.reserved else 'where there is room'}",
+                reason=f"on {where}, {kept if decision.reserved else 'where there is room'}",
             )
         case decisions.PreemptionDecided():
             return _preemption(pool, names, decision)

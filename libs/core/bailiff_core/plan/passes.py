@@ -10,6 +10,7 @@ from bailiff_core.engine import LOGIC
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.ageing import ageing
 from bailiff_core.lifecycle.evictions import withdrawn_evictions
+from bailiff_core.lifecycle.reservations import moved_jobs
 from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.lifecycle.timeouts import schedule_timeouts
 from bailiff_core.model.policy import VERBS, Verb
@@ -53,7 +54,8 @@ def displace(pool: Pool) -> list[tuple[int, Decision]]:
             ProposalReceived(number=number, computed_at=pool.seq, logic=LOGIC, answers=tuple(answers)),
             close=False,
         )
-        made += _all_of(pool, answered_requests) + _all_of(pool, withdrawn_evictions)
+        for rule in (answered_requests, moved_jobs, withdrawn_evictions):
+            made += _all_of(pool, rule)
     return made
 
 

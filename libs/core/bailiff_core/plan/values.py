@@ -26,8 +26,10 @@ def thousandths(value: Any, wanted: str) -> int:
         exact = Fraction(str(value).strip()) * 1000
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"expected {wanted}, found {_shown(value)}") from None
-    if exact.denominator != 1 or not 0 <= exact <= MAX_INTEGER:
+    if not 0 <= exact <= MAX_INTEGER:
         raise ValueError(f"expected {wanted}, found {_shown(value)}")
+    if exact.denominator != 1:
+        raise ValueError(f"expected {wanted}, in steps of 0.001, found {_shown(value)}")
     return int(exact)
 
 

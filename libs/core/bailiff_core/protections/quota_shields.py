@@ -4,8 +4,8 @@ A project is tested before each unit is taken, as reclaim does it: while it uses
 the unit uses, the unit may go, and so the last one may take it below. Its own jobs of higher priority are not bound by
 it: the quota is theirs as well.
 
-From an asker whose own project would end above its share, what runs within its project's share is left alone too:
-reclaim would take it straight back, and the two would evict each other for ever.
+From an asker whose own project would end above its share, what runs within its project's share is left alone too, also
+where the policy does not shield quotas: reclaim would take it straight back, and the two would evict each other for ever.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,10 @@ NO_EXCESS = (False, False, False)
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     """Jobs of other projects that are within their quota of all that the job uses."""
-    if not _on(pool, verb):
+    bounds = _Bounds.of(pool, verb, asker)
+    if bounds is None:
         return None
-    usage, bounds = _usage(pool), _Bounds(pool, asker)
+    usage = _usage(pool)
     excess: dict[str, tuple[bool, ...]] = {}
 
     def shielded(unit: Unit) -> bool:
@@ -39,7 +40,7 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
             return False
         if project not in excess:
             leaf = usage.tree.leaf_of(project)
-            excess[project] = _excess(usage.allocated(leaf), bounds.of(leaf))
+            excess[project] = _excess(usage.allocated(leaf), bounds.bound(leaf))
         return not _touches(excess[project], unit)
 
     return shielded
@@ -48,16 +49,17 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
 class Quotas:
     """What projects use and may lose, as it was when this was made."""
 
-    def __init__(self, pool: Pool, asker: Job) -> None:
-        self._usage = usage = _usage(pool)
+    def __init__(self, usage: Usage, asker: Job, bounds: "_Bounds") -> None:
+        self._usage = usage
         self._asker = asker
-        self._bounds = _Bounds(pool, asker)
+        self._bounds = bounds
         self._before = usage.all_allocated()
 
     @classmethod
     def of(cls, pool: Pool, verb: Verb, asker: Job) -> "Quotas | None":
         """`None` where the rule is off."""
-        return cls(pool, asker) if _on(pool, verb) else None
+        bounds = _Bounds.of(pool, verb, asker)
+        return None if bounds is None else cls(_usage(pool), asker, bounds)
 
     def forbid(self, leaving: Iterable[Unit]) -> str | None:
         """Why these may not all go, as a sentence, or `None`.
@@ -76,30 +78,36 @@ class Quotas:
             if unit.job.id not in last or not last[unit.job.id].core:
                 last[unit.job.id] = unit
         for leaf, units in ends.items():
-            left, bound = self._before.get(leaf, NOTHING).minus(lost[leaf]), self._bounds.of(leaf)
+            left, bound = self._before.get(leaf, NOTHING).minus(lost[leaf]), self._bounds.bound(leaf)
             if not any(_touches(_excess(left.plus(self._usage.held_by(unit)), bound), unit) for unit in units.values()):
                 return f"{called(leaf)} would lose more than it uses beyond its {self._bounds.name}"
         return None
 
 
 class _Bounds:
-    """What of each project is left alone: its quota, or its share from an asker whose project would be above its own."""
+    """What of each project is left alone: its quota, or, with `shares`, its share."""
 
-    def __init__(self, pool: Pool, asker: Job) -> None:
-        usage = _usage(pool)
+    def __init__(self, usage: Usage, shares: dict[str, Amounts] | None) -> None:
         self._branches = usage.tree.branches
-        self._shares: dict[str, Amounts] | None = None
-        self.name = "quota"
-        unit = next_unit(asker)
-        if unit is None or "reclaim" not in pool.rules.preemption.verbs:
-            return
-        shares = fair_shares(usage.tree, usage.total, usage.requests)
-        leaf = usage.leaf_of(asker)
-        after = usage.allocated(leaf).plus(of_unit(unit, usage.smallest))
-        if any(_excess(after, allocatable(self._branches[leaf], shares[leaf]))):
-            self._shares, self.name = shares, "share"
+        self._shares = shares
+        self.name = "quota" if shares is None else "share"
 
-    def of(self, leaf: str) -> Amounts:
+    @classmethod
+    def of(cls, pool: Pool, verb: Verb, asker: Job) -> "_Bounds | None":
+        """`None` where the rule is off for this asker."""
+        rules = pool.rules
+        if verb != "preempt" or rules.scope != "pool" or not rules.projects:
+            return None
+        usage, unit = _usage(pool), next_unit(asker)
+        if unit is not None and "reclaim" in rules.preemption.verbs:
+            shares = fair_shares(usage.tree, usage.total, usage.requests)
+            leaf = usage.leaf_of(asker)
+            after = usage.allocated(leaf).plus(of_unit(unit, usage.smallest))
+            if any(_excess(after, allocatable(usage.tree.branches[leaf], shares[leaf]))):
+                return cls(usage, shares)
+        return cls(usage, None) if rules.preemption.quota_shields else None
+
+    def bound(self, leaf: str) -> Amounts:
         """The project's."""
         branch = self._branches[leaf]
         return branch.quota if self._shares is None else allocatable(branch, self._shares[leaf])
@@ -111,11 +119,6 @@ def _usage(pool: Pool) -> Usage:
         return scenes.scene_of(pool).usage
     usage: Usage = pool.scene.usage
     return usage
-
-
-def _on(pool: Pool, verb: Verb) -> bool:
-    rules = pool.rules
-    return verb == "preempt" and rules.scope == "pool" and rules.preemption.quota_shields and bool(rules.projects)
 
 
 def _excess(allocated: Amounts, quota: Amounts) -> tuple[bool, ...]:

@@ -55,7 +55,7 @@ class Tree:
         self.families: list[Family] = []
         self._below: dict[tuple[str, str], str] = {}
         below: dict[str, list[tuple[int, Project]]] = {}
-        by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, at))
+        by_age = sorted(range(len(projects)), key=lambda at: (projects[at].created, projects[at].name))
         for age, at in enumerate(by_age, start=1):
             below.setdefault(projects[at].parent or ROOT, []).append((age, projects[at]))
         waiting = [ROOT]

@@ -28,7 +28,7 @@ def find_new_places(rooms: Rooms, steps: Sequence[Step], budget: Budget) -> dict
     """Where victims may go on, by job, the most valuable first; those without a place are left out.
 
     They are evicted and the asker stands in `rooms`; the places found are taken there. A gang goes whole; members whose
-    own place is free keep it. Surplus and what had not started yet is not moved: it is placed like any other later.
+    own place is free keep it. Surplus is not moved: it is placed like any other later.
     """
     value: dict[str, int] = {}
     for step in steps:
@@ -38,7 +38,7 @@ def find_new_places(rooms: Rooms, steps: Sequence[Step], budget: Budget) -> dict
     hopeless: dict[object, None] = {}  # room only shrinks
     for unit in units:
         shape = (unit.job.shape, len(unit.indices)) if unit.job.shape else unit.job.id
-        if not unit.core or unit.job.phase == "reserved" or shape in hopeless:
+        if not unit.core or shape in hopeless:
             continue
         place = new_place(rooms, unit, budget)
         if place is None:
