@@ -322,18 +322,36 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
     return True
 
 
-def shields_allow(pool: Pool, asker: Job, choice: Choice) -> bool:
-    """Under scope `pool`: work within its own project's quota stays, tested before each unit."""
+def allocatable(pool: Pool, shares: Mapping, project: str) -> int:
+    """What the project may come to use."""
+    quota, limit = bound(pool, project, "quota"), bound(pool, project, "limit")
+    most = UNLIMITED if quota == UNLIMITED else max(quota, shares[project].gpu_milli if project in shares else 0)
+    return limit if limit != UNLIMITED and (most == UNLIMITED or limit < most) else most
+
+
+def shields_allow(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool:
+    """Under scope `pool`: work within its own project's quota stays, tested before each unit.
+
+    Beyond the text: from an asker whose project would be above its share, work within the share stays, for reclaim would
+    take the room straight back.
+    """
     rules = pool.policy.preemption
-    if pool.policy.scope != "pool" or not rules.quota_shields or not pool.policy.projects:
+    if pool.policy.scope != "pool" or not pool.policy.projects:
+        return True
+    mine = above(pool, asker.project)[0]
+    most = allocatable(pool, shares, mine)
+    asked = gpu_milli(asker, set(asked_first(asker)))
+    beyond = "reclaim" in rules.verbs and most != UNLIMITED and used(pool, mine, {}) + asked > most
+    if not beyond and not rules.quota_shields:
         return True
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         if job.project == asker.project:
             return True
-        quota = bound(pool, above(pool, job.project)[0], "quota")
+        theirs = above(pool, job.project)[0]
+        kept = allocatable(pool, shares, theirs) if beyond else bound(pool, theirs, "quota")
         uses = any(asked.gpu_milli or asked.gpu_share_milli for asked in job.demand.tasks) and bool(unit)
-        return uses and quota != UNLIMITED and used(pool, above(pool, job.project)[0], gone) > quota
+        return uses and kept != UNLIMITED and used(pool, theirs, gone) > kept
 
     return in_some_order(pool, choice, may)
 
@@ -401,7 +419,7 @@ def allowed(pool: Pool, shares: Mapping, asker: Job, verb: str, choice: Choice) 
         return False
     if verb == "reclaim":
         return may_reclaim(pool, shares, asker, choice)
-    return shields_allow(pool, asker, choice)
+    return shields_allow(pool, shares, asker, choice)
 
 
 def under_shares(pool: Pool, shares: Mapping) -> dict[str, bool]:

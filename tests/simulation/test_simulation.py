@@ -12,7 +12,7 @@ import pytest
 
 from .world import run
 
-FEW = 200
+FEW = 60
 MANY = 10_000
 STEP = 10
 
