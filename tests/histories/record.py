@@ -206,7 +206,7 @@ def record(name: str, folder: Path = FOLDER) -> Path:
         "records": len(story.wires),
         "head": story.head.hash,
         "state_digest": state_digest(story.pool),
-        "state_schema": 1,
+        "state_schema": STATE_SCHEMA,
         "logic": LOGIC,
         "release": RELEASE,
     }
