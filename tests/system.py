@@ -65,7 +65,8 @@ class System:
     """Kafka, the four services and two machines' worth of agents, under one folder.
 
     pool-a is one machine with eight GPUs; pool-b is two with four each, the second of which has an agent process of
-    its own, `node-agent-2`. Or, with `pools`, so many machines of eight GPUs in each of these.
+    its own, `node-agent-2`. Or, with `pools`, so many machines of eight GPUs in each of these; `machine`: what they have
+    instead, by pool, as an agent's settings say it.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class System:
         env: Mapping[str, str] | None = None,
         policy: Policy = POLICY,
         pools: Mapping[str, int] | None = None,
+        machine: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.folder, self._policy = folder, policy
         self.machines = dict(pools or {"pool-a": 1, "pool-b": 2})
@@ -83,7 +85,7 @@ class System:
         self.broken = False
         self.marks = folder / "marks"
         nodes = [
-            {"name": f"{name}-{number}", "domain": name, "gpus": "8xH100-80GB"}
+            {"name": f"{name}-{number}", "domain": name, "gpus": "8xH100-80GB", **(machine or {}).get(name, {})}
             for name, count in (pools or {}).items()
             for number in range(count)
         ]
@@ -220,14 +222,15 @@ class Watch:
     # --- what a person would do
 
     async def submit(
-        self, job: str, run: str = "", *, gpus: int = 1, tasks: int = 1, kind: str = "train", grace_s: float = 20, **rest: Any
-    ) -> None:
-        """Ask for this job: `tasks` tasks with so many GPUs each. run: a shell line; none trains until it is told to go."""
+        self, job: str, run: str = "", *, gpus: int = 1, cpus: int = 1, tasks: int = 1, kind: str = "train",
+        grace_s: float = 20, **rest: Any,
+    ) -> None:  # fmt: skip
+        """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none trains until it is told to go."""
         demand = {
             "job": job,
             "priority_class": kind,
             "grace": int(grace_s * 1_000_000),
-            "tasks": (TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=GIB),),
+            "tasks": (TaskGroup(count=tasks, gpu_milli=gpus * 1000, cpu_milli=cpus * 1000, memory_bytes=GIB),),
             **{name: value for name, value in rest.items() if name != "env"},
         }
         spec = JobSpec(command=run or self.training(), env=rest.get("env", {}))

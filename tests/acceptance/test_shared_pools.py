@@ -16,10 +16,14 @@ from bailiff_core.records.decisions import (
     JobRequeued,
     JobShrunk,
     PreemptionDecided,
+    PreemptionRefused,
 )
 from bailiff_core.records.facts import EvictionStaged, TaskReleased, TaskStarted
 
-POOLS = {"rigid": 1, "elastic": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
+POOLS = {"cpus": 2, "lonely": 2, "rigid": 1, "elastic": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
+
+
+CPU_ONLY = {"gpus": "0", "cpu_milli": 4000, "memory_bytes": 16 * GIB}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,9 @@ def _pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Sy
         if current and current[0].broken:
             current.pop().stop()
         if not current:
-            current.append(System(tmp_path_factory.mktemp("shared"), pools=POOLS))
+            current.append(
+                System(tmp_path_factory.mktemp("shared"), pools=POOLS, machine=dict.fromkeys(("cpus", "lonely"), CPU_ONLY))
+            )
             current[0].start()
         return current[0]
 
@@ -208,6 +214,48 @@ async def test_four_projects_borrow_by_weight_and_give_back(shared: System) -> N
         await pool.until_gpus(red=10, blue=6, green=0)
         assert all(decided.verb == "reclaim" for decided in pool.facts(PreemptionDecided))
         pool.assert_started_once(*(f"{name}-{number}" for name in ("red", "blue") for number in range(16)))
+        await pool.verify()
+
+
+KUBERNETES = [
+    {"name": "low", "value": 1_000, "preemptible": True, "global_default": True},
+    {"name": "high", "value": 1_000_000, "preemptible": True},
+    {"name": "fixed", "value": 2_000, "preemptible": False},
+]
+
+
+async def test_a_gang_without_gpus_makes_both_low_ones_leave(shared: System) -> None:
+    async with shared.watch("cpus") as pool:
+        await pool.apply(projects(priority_classes=KUBERNETES))
+        for name in ("low-1", "low-2"):
+            await pool.submit(name, gpus=0, cpus=4, kind="low")
+        await pool.until_running("low-1", "low-2")
+
+        await pool.submit("gang", pool.until_told(), gpus=0, cpus=3, tasks=2, kind="high")
+        decided = await pool.record(PreemptionDecided)
+        assert {choice.job for choice in decided.victims} == {"low-1", "low-2"}
+        assert [share.tasks for share in decided.placement] == ["0", "1"]
+        assert len({share.node for share in decided.placement}) == 2
+        await pool.until_running("gang")
+
+        pool.tell("gang")
+        await pool.until_running("low-1", "low-2")
+        await pool.verify()
+
+
+async def test_where_only_one_member_could_fit_nobody_leaves(shared: System) -> None:
+    async with shared.watch("lonely") as pool:
+        await pool.apply(projects(priority_classes=KUBERNETES))
+        await pool.submit("fixed", gpus=0, cpus=4, kind="fixed")
+        await pool.submit("low", gpus=0, cpus=4, kind="low")
+        await pool.until_running("fixed", "low")
+
+        await pool.submit("gang", gpus=0, cpus=3, tasks=2, kind="high")
+        refused = await pool.record(PreemptionRefused)
+        assert refused.reason == "impossible"
+        assert "'fixed', which is not preemptible" in refused.would_need
+        assert pool.running("fixed", "low")
+        assert not pool.facts(PreemptionDecided)
         await pool.verify()
 
 

@@ -14,6 +14,7 @@ from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import scene_of
 from bailiff_core.turn import decide
 from bailiff_core.verbs.allocate import allocate
+from bailiff_core.verbs.preempt import LARGEST_SELECTION
 from bailiff_core.victims.batch import select_batch
 from bailiff_core.victims.check import Accepted, check_answer
 
@@ -55,7 +56,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
         checked.append(time.process_time() - began)
         assert isinstance(accepted, Accepted), accepted
     run.say(f"select_batch p99 {percentile(found, 99) * 1000:.0f} ms, check p99 {percentile(checked, 99) * 1000:.1f} ms")
-    batch = [OpenRequest(n, f"batch-{n}") for n in range(16)]
+    batch = [OpenRequest(n, f"batch-{n}") for n in range(LARGEST_SELECTION)]
     began = time.process_time()
     select_batch(pool, batch, pool.rules.preemption.search_steps)
     batched = time.process_time() - began
@@ -63,7 +64,7 @@ def _preempt(run: Run, nodes: int, times: int) -> list[Row]:
     return [
         Row(f"one preemption chosen (select_batch), {on}", median(found) * 1000, "ms", detail={"ms": found}),
         Row(f"one preemption checked, {on}", median(checked) * 1000, "ms", detail={"ms": checked}),
-        Row(f"preemptions chosen in a batch of 16, {on}", 16 / batched, "/s", target="≥ 200 /s"),
+        Row(f"preemptions chosen in a batch of {len(batch)}, {on}", len(batch) / batched, "/s", target="≥ 200 /s"),
     ]
 
 
@@ -102,6 +103,6 @@ def _full(nodes: int) -> Pool:
         sketch.running(f"job-{n}", f"node-{n // 8}", [n % 8], age=60_000_000 * (1 + n * 7919 % 500))
     for n, gpus in enumerate((1, 4, 8)):
         sketch.job(f"urgent-{n}", group(gpus=gpus), priority=100)
-    for n in range(16):
+    for n in range(LARGEST_SELECTION):
         sketch.job(f"batch-{n}", group(gpus=1), priority=100)
     return sketch.pool
