@@ -225,7 +225,7 @@ class Watch:
         self, job: str, run: str = "", *, gpus: int = 1, cpus: int = 1, tasks: int = 1, kind: str = "train",
         grace_s: float = 20, **rest: Any,
     ) -> None:  # fmt: skip
-        """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none trains until it is told to go."""
+        """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none: it trains until told."""
         demand = {
             "job": job,
             "priority_class": kind,
