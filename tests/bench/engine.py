@@ -49,9 +49,8 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
         assert job.phase != "pending" or job.refused_requests, job
     jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     first, seconds = seconds[0], seconds[len(ASKED) :]
-    run.say(
-        f"{nodes} nodes, {jobs} jobs: first {first * 1000:.0f} ms, p50 {median(seconds) * 1000:.1f} ms, p99 {percentile(seconds, 99) * 1000:.1f} ms"
-    )
+    half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
+    run.say(f"{nodes} nodes, {jobs} jobs: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
     rows = [
         Row(f"one decision p50, {at}", median(seconds) * 1000, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),
