@@ -43,6 +43,7 @@ class Share:
 
     for_nothing: int = 0
     of_tasks: list[int] = field(default_factory=list)
+    stays: int = 0
 
     @property
     def gpus(self) -> int:
@@ -54,7 +55,9 @@ class Share:
 class Level:
     """What is preemptible at one priority, per node: its GPUs; since when each, the latest first; how few jobs and tasks
 
-    hold so many of them; whether a job may shrink; and the youngest job.
+    hold so many of them; whether a job may shrink; and the youngest job. for_nothing: GPUs of promises, and shared ones,
+    which count as costing nothing. least: for each number of GPUs, the fewest that must be taken to get so many.
+    largest: the most that a single job has.
     """
 
     gpus: Ints
@@ -63,16 +66,22 @@ class Level:
     tasks_for: Ints
     shrinks: Ints
     youngest: Ints
+    for_nothing: Ints
+    least: Ints
+    largest: Ints
 
     @classmethod
     def empty(cls, rows: int, widest: int) -> "Level":
         """Nobody anywhere."""
-        gpus, shrinks, youngest = (np.zeros(rows, np.int64) for _ in range(3))
-        jobs_for, tasks_for = (np.zeros((rows, widest + 1), np.int64) for _ in range(2))
-        return cls(gpus, np.full((rows, widest), NOT_YET, np.int64), jobs_for, tasks_for, shrinks, youngest)
+        gpus, shrinks, youngest, for_nothing, largest = (np.zeros(rows, np.int64) for _ in range(5))
+        jobs_for, tasks_for, least = (np.zeros((rows, widest + 1), np.int64) for _ in range(3))
+        since = np.full((rows, widest), NOT_YET, np.int64)
+        return cls(gpus, since, jobs_for, tasks_for, shrinks, youngest, for_nothing, least, largest)
 
     def put(self, number: int, here: list[tuple[Standing, Share]]) -> None:
         """These stand on the node."""
+        self.largest[number] = max((share.stays for _, share in here), default=0)
+        self.for_nothing[number] = sum(share.for_nothing for _, share in here)
         gpus = [standing.since for standing, share in here for _ in range(share.gpus)]
         gpus.sort(reverse=True)
         self.gpus[number] = len(gpus)
@@ -80,8 +89,24 @@ class Level:
         self.since[number, len(gpus) :] = NOT_YET
         _fewest(self.jobs_for[number], [share.gpus for _, share in here])
         _fewest(self.tasks_for[number], [gpus for _, share in here for gpus in share.of_tasks])
+        _least(self.least[number], [size for standing, share in here for size in _pieces(standing, share)])
         self.shrinks[number] = any(standing.shrinks for standing, _ in here)
         self.youngest[number] = max((standing.age[0] for standing, _ in here), default=0)
+
+
+def _pieces(standing: Standing, share: Share) -> list[int]:
+    """How many GPUs go at once: those of a job, or, where it can shrink, of each of its tasks."""
+    return share.of_tasks if standing.shrinks else [share.gpus]
+
+
+def _least(counts: Ints, sizes: list[int]) -> None:
+    """For each number of GPUs, the smallest sum of some of these that is not below it."""
+    sums = 1  # a bit for each sum that some of them have
+    for size in sizes:
+        sums |= sums << size
+    for wanted in range(1, min(len(counts), sum(sizes) + 1)):
+        above = sums >> wanted
+        counts[wanted] = wanted + (above & -above).bit_length() - 1
 
 
 def _fewest(counts: Ints, sizes: list[int]) -> None:
@@ -94,16 +119,12 @@ def _fewest(counts: Ints, sizes: list[int]) -> None:
 
 @dataclass(slots=True)
 class Holdings:
-    """All jobs that hold room. Per node, `free_of_cost`: GPUs of promises, and shared ones, which count as costing nothing;
-
-    `all_gpus`: of everybody. tasks, gpus: of all jobs together.
-    """
+    """All jobs that hold room. all_gpus: of everybody who stays, per node. tasks, gpus: of all jobs together."""
 
     of: dict[str, Standing] = field(default_factory=dict)
     on: dict[int, dict[str, None]] = field(default_factory=dict)
     groups: dict[Group, list[tuple[int, str]]] = field(default_factory=dict)
     levels: dict[int, Level] = field(default_factory=dict)
-    free_of_cost: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     all_gpus: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     widest: int = 0
     tasks: int = 0
@@ -114,14 +135,14 @@ class Holdings:
         """Of the pool as it is."""
         made = cls()
         rows = max(pool.nodes, default=-1) + 1
-        made.free_of_cost, made.all_gpus = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        made.all_gpus = np.zeros(rows, np.int64)
         made.widest = max((len(node.devices) for node in pool.nodes.values()), default=0)
         made.refresh(pool, pool.active)
         return made
 
     def has_room_for(self, nodes: Iterable[Node]) -> bool:
         """Whether these nodes find their place in the arrays; otherwise it has to be made anew."""
-        return all(node.number < len(self.free_of_cost) and len(node.devices) <= self.widest for node in nodes)
+        return all(node.number < len(self.all_gpus) and len(node.devices) <= self.widest for node in nodes)
 
     def priorities(self) -> list[int]:
         """All priorities of jobs that hold room."""
@@ -159,23 +180,21 @@ class Holdings:
 
     def _count(self, number: int) -> None:
         by_priority: dict[int, list[tuple[Standing, Share]]] = {}
-        for_nothing = everybody = 0
+        everybody = 0
         for name in self.on[number]:
             standing = self.of[name]
             _, priority, _, preemptible = standing.group
             share = standing.nodes[number]
-            everybody += share.gpus + share.for_nothing
+            everybody += share.stays
             if preemptible:
-                for_nothing += share.for_nothing
-                if share.gpus:
-                    by_priority.setdefault(priority, []).append((standing, share))
-        self.free_of_cost[number], self.all_gpus[number] = for_nothing, everybody
+                by_priority.setdefault(priority, []).append((standing, share))
+        self.all_gpus[number] = everybody
         for priority in by_priority:
             if priority not in self.levels:
-                self.levels[priority] = Level.empty(len(self.free_of_cost), self.widest)
+                self.levels[priority] = Level.empty(len(self.all_gpus), self.widest)
         for priority, level in self.levels.items():
             here = by_priority.get(priority, [])
-            if here or level.gpus[number]:
+            if here or level.gpus[number] or level.for_nothing[number]:
                 level.put(number, here)
 
 
@@ -187,6 +206,7 @@ def _standing(job: Job) -> Standing:
             continue
         share = nodes.setdefault(task.node, Share())
         gpus = task.devices.bit_count()
+        share.stays += gpus if task.eviction is None and job.phase != "evicting" else 0
         if task.state == "reserved" or task.eviction is not None or shares_devices(job.group(task.index)):
             share.for_nothing += gpus
         else:

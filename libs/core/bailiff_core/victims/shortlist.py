@@ -31,8 +31,8 @@ FIRST_LOOK = 8
 MOST_GAINS = 16
 LARGEST = 1 << 62
 
-SOME = 1 << 10  # more than the jobs or tasks that one node loses at once
-YOUTH = 42  # bits of a record's position
+SOME = 1 << 7  # more than the jobs or tasks with GPUs that one node loses at once
+YOUTH = 40  # bits of a record's position
 
 Suited = dict[NodeRoom, int]
 Least = tuple[int, int, int]  # weight, how few jobs, and the youngest that might be taken
@@ -63,9 +63,12 @@ class Shortlist:
         for at in np.flatnonzero(self.free >= need.gpus).tolist():
             node, devices = self.suited[at]
             self.slots[at] = slots_for(need, node, node.later, devices)
-        self._nothing = holdings.free_of_cost[self.rows]
         self._all_gpus = holdings.all_gpus[self.rows]
         self._levels = [holdings.levels[priority] for priority in priorities]
+        self._largest = np.zeros(len(self.rows), np.int64)
+        for level in self._levels:
+            self._largest = np.maximum(self._largest, level.largest[self.rows])
+        self._nothing = sum((level.for_nothing[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
         self._widest = max(int((self.free + self._nothing).max(initial=0)), holdings.widest)
 
     def most_gains(self, short: int) -> int:
@@ -89,18 +92,22 @@ class Shortlist:
 
     def _rates(self, gained: int, losses: list[Ints]) -> Rates | None:
         wanted = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
-        missing, count = wanted, len(self.rows)
+        count = len(self.rows)
         every = np.arange(count)
         lost, jobs, tasks, shrinks, youngest = (np.zeros(count, np.int64) for _ in range(5))
         taken: list[Ints] = []
-        for level, losses_of in zip(self._levels, losses, strict=True):
-            part = np.minimum(level.gpus[self.rows], missing)
+        held = [level.gpus[self.rows] for level in self._levels]
+        below = sum(held, np.zeros(count, np.int64))
+        impossible, missing = below < wanted, wanted
+        for level, losses_of, gpus in zip(reversed(self._levels), reversed(losses), reversed(held), strict=True):
+            below = below - gpus  # the highest class gives as little as those below it leave to it
+            part = level.least[self.rows, np.clip(missing - below, 0, gpus)]
+            missing = np.maximum(0, missing - part)
             lost += losses_of[every, part]
             jobs += level.jobs_for[self.rows, part]
             tasks += level.tasks_for[self.rows, part]
             shrinks |= level.shrinks[self.rows]
             youngest = np.maximum(youngest, level.youngest[self.rows])
-            missing = missing - part
             taken.append(part)
         most, shift = int(lost.max(initial=0)), 0
         while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= LARGEST:
@@ -108,14 +115,14 @@ class Shortlist:
             if not most >> shift:
                 return None
         prices = np.zeros(count, np.int64)
-        for part in reversed(taken):  # the highest class counts most
+        for part in taken:  # the highest class counts most
             prices = prices * (self._widest + 1) + part
         unit = (most >> shift) + 1
-        # Whoever has to lose just so many GPUs leaves the node broken unless these are all that are held there.
-        broken = (wanted > 0) & (self._all_gpus > wanted + self._nothing)
-        tails = (np.where(shrinks > 0, 0, jobs) * SOME + tasks) * 2 + broken
+        jobs = np.where(shrinks > 0, 0, jobs)
+        broken = np.where(self._all_gpus > self._largest, jobs, 0)  # each job that leaves others behind leaves it broken
+        tails = (jobs * SOME + tasks) * SOME + broken
         tails = (tails << YOUTH) + (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
-        return Rates(np.where(missing > 0, LARGEST, prices * unit + (lost >> shift)), tails, unit, shift)
+        return Rates(np.where(impossible, LARGEST, prices * unit + (lost >> shift)), tails, unit, shift)
 
     def first(self, size: int, rates: list[Rates]) -> Suited:
         """The `size` nodes that may be cheapest for each number of slots."""
@@ -138,9 +145,10 @@ class Shortlist:
         if price >= LARGEST:
             return None
         tail, youth = divmod(int(rate.tails[prices == price].min()), 1 << YOUTH)
-        jobs, tasks = divmod(tail // 2, SOME)
+        tail, broken = divmod(tail, SOME)
+        jobs, tasks = divmod(tail, SOME)
         classes, lost = divmod(price, rate.unit)
-        exact = Price(lost_gpu_ms=lost << rate.shift, jobs=jobs, tasks=tasks, broken_nodes=tail % 2)
+        exact = Price(lost_gpu_ms=lost << rate.shift, jobs=jobs, tasks=tasks, broken_nodes=broken)
         least = exact if not rate.shift else Price(lost_gpu_ms=lost << rate.shift)
         weight = scale.weight(self.priorities[0], least)
         for priority in self.priorities:
@@ -182,7 +190,7 @@ def among_few(
     rates = shortlist.rates(gains, scene.pool.now, scene.pool.rules.preemption)
     if rates is None:
         return None
-    size = FIRST_LOOK + 2 * short
+    size = FIRST_LOOK + 4 * short
     while True:
         chosen = shortlist.first(size, rates)
         if short > 1:
@@ -199,7 +207,7 @@ def among_few(
             break
         if size >= len(shortlist.suited):
             return None
-        size *= 4
+        size *= 2
     leaving = [step.unit for step in steps]
     if terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
         return None
