@@ -66,3 +66,19 @@ def test_scaled_it_is_placed_anew(story):
     moving(story)
     story.scale("low", 2)
     assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+
+
+def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
+    """`pair` was promised n2 and what `lower` leaves on n1; `urgent` takes n1 from everyone, and `low` gets n2."""
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=4)
+    story.runs("lower", gpus=4)
+    story.node("n2", gpus=4)
+    story.submit("pair", gpus=4, tasks=2, cls="interactive")
+    story.propose()
+    assert {task.node for task in story.job("pair").tasks} == {0, 1}
+    story.submit("urgent", gpus=8, cls="inference")
+    story.propose()
+    assert story.job("pair").phase == "pending"
+    assert [task.node for task in story.job("low").promise] == [1]
+    assert story.pool.nodes[1].reserved.devices == 0b1111

@@ -36,7 +36,11 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     """Victims are on their way out, those that move to a place kept for them; the room is promised to the asker."""
     plan = Plan(pool.seq, decision.asker.job, [])
     for choice, grace in zip(decision.victims, decision.graces, strict=True):
-        _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision)
+        _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision.spared)
+    for choice in decision.victims:  # after all have left: a place may be one that another victim of this decision was promised
+        victim = pool.jobs[choice.job]
+        if not choice.tasks:
+            set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
     asker = pool.jobs[decision.asker.job]
     if decision.verb == "reclaim":
         no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.moved))
@@ -50,20 +54,18 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     close_request(pool, decision.request)
 
 
-def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, decision: decisions.PreemptionDecided) -> None:
+def _leave(pool: Pool, victim: Job, choice: VictimChoice, grace: int, plan: Plan, spared: tuple[str, ...]) -> None:
     leaving = numbers(choice.tasks) if choice.tasks else [task.index for task in victim.tasks]
     if all(task.index in leaving for task in victim.tasks if task.state == "reserved"):
-        _inherit(pool, victim, plan, decision.spared)
+        _inherit(pool, victim, plan, spared)
     if victim.phase == "reserved" and not choice.tasks:
         back_to_queue(pool, victim)
-        set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
         return
     eviction = Eviction(pool.seq, "preemption", grace, plan=plan.seq, for_job=plan.job)
     if choice.tasks:
         leave_in_part(pool, victim, leaving, eviction)
     else:
         leave_whole(pool, victim, eviction)
-        set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
     if any(entry.eviction.plan == plan.seq for entry in evictions_of(victim)) and victim.id not in plan.victims:
         plan.victims.append(victim.id)
 
