@@ -30,7 +30,7 @@ from tests.system import POLL_S, System, Watch, processes_of
 from bailiff_bus.messages import CancelJob, MessageBody
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
-from bailiff_core.model.pool import ENDED, Pool
+from bailiff_core.model.pool import Pool
 from bailiff_core.records.decisions import JobPlaced, PreemptionDecided
 from bailiff_core.records.facts import DecisionFailed, InputRejected, WriterStarted
 
