@@ -223,7 +223,7 @@ class Watch:
 
     async def submit(
         self, job: str, run: str = "", *, gpus: int = 1, cpus: int = 1, tasks: int = 1, kind: str = "train",
-        grace_s: float = 20, **rest: Any,
+        grace_s: float = 20, request_id: str = "", **rest: Any,
     ) -> None:  # fmt: skip
         """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none: it trains until told."""
         demand = {
@@ -234,7 +234,7 @@ class Watch:
             **{name: value for name, value in rest.items() if name != "env"},
         }
         spec = JobSpec(command=run or self.training(), env=rest.get("env", {}))
-        await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec))
+        await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec), request_id)
 
     async def apply(self, policy: Policy) -> None:
         """Put this policy in force, and wait until it is."""

@@ -112,7 +112,7 @@ AUDIT = Topic(
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
-    key="domain/job",
+    key="domain/job/digest",
     written_by=("admission",),
     schemas=("JobSpec",),
     retention=None,

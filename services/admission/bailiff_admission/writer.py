@@ -421,8 +421,8 @@ class Writer:
         """Send every command that the state owes and no agent has answered yet."""
         pool = self._pool
         for job, node, tasks in self._starts.due(pool):
-            stored = self._specs.get(job.id)
-            if stored is None or stored.digest != job.spec_digest:
+            stored = self._specs.get(job.id, job.spec_digest)
+            if stored is None:
                 if job.id not in self._specs_missed:
                     self._specs_missed.add(job.id)
                     await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
