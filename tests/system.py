@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
+from tests.job_processes import end_jobs
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -37,7 +38,7 @@ from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
 from bailiff_devstack import free_port
-from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
 
@@ -73,7 +74,7 @@ class System:
         self,
         folder: Path,
         *,
-        kafka: EmbeddedKafka | None = None,
+        kafka: EmbeddedKafka | KafkaCluster | None = None,
         env: Mapping[str, str] | None = None,
         policy: Policy = POLICY,
         pools: Mapping[str, int] | None = None,
@@ -193,7 +194,7 @@ class System:
         try:
             self.stack.stop()
         finally:
-            end_jobs(self.folder)
+            end_jobs(self.folder / "state")
 
 
 @dataclass
@@ -453,51 +454,19 @@ def http_get(port: int, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
 
 
-# --- what jobs leave behind
-
-
-def end_jobs(folder: Path) -> None:
-    """Kill every process of a job, and every supervisor, that belongs to this folder, until none is found."""
-    deadline = time.monotonic() + PATIENCE_S
-    while found := processes_of(folder):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"jobs of {folder} do not end: {found}")
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)  # the kernel's turn; the loop asks again
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Job processes and supervisors whose control directory lies in this folder."""
-    wanted = re.compile(re.escape(str(folder).encode()) + rb"/state/")
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                marks = [
-                    item for item in (entry / "environ").read_bytes().split(b"\0") if item.startswith(b"BAILIFF_CONTROL_DIR=")
-                ]
-                supervisor = b"supervisor.py" in (command := (entry / "cmdline").read_bytes()) and command
-                zombie = b") Z " in (entry / "stat").read_bytes()
-                if not zombie and wanted.search(b"".join(marks) or supervisor or b""):
-                    found.append(int(entry.name))
-    return found
-
-
 # --- fixtures
 
 
 @contextlib.contextmanager
-def systems(factory: pytest.TempPathFactory, name: str) -> Iterator[Callable[[], System]]:
-    """One system for many tests; after a story that failed, a new one."""
+def systems(factory: pytest.TempPathFactory, name: str, **made_with: Any) -> Iterator[Callable[[], System]]:
+    """One system for many tests, made with these arguments; after a story that failed, a new one."""
     current: list[System] = []
 
     def get() -> System:
         if current and current[0].broken:
             current.pop().stop()
         if not current:
-            current.append(System(factory.mktemp(name)))
+            current.append(System(factory.mktemp(name), **made_with))
             current[0].start()
         return current[0]
 
