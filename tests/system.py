@@ -12,6 +12,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,10 +26,10 @@ import yaml
 from tests.job_processes import end_jobs
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
+from bailiff_bus.envelope import domain_of, unwrap, wrap
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, Entry, Orphan
-from bailiff_bus.messages import ApplyPolicy, CancelJob, JobSpec, MessageBody, ScaleJob, SubmitJob
+from bailiff_bus.messages import Alarm, ApplyPolicy, CancelJob, JobSpec, MessageBody, ScaleJob, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Headers, Message, Producer, Receipt
 from bailiff_bus.view import DomainView
@@ -42,7 +43,7 @@ from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
 
-PATIENCE_S = 60.0
+PATIENCE_S = float(os.environ.get("BAILIFF_TEST_PATIENCE_S", "60"))  # more where much else runs on the machine
 POLL_S = 0.05
 GIB = 1 << 30
 JOB_LIVES_S = 3600  # longer than the longest run of tests in one pool
@@ -170,6 +171,25 @@ class System:
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line)]
         return sum(float(line.rpartition(" ")[2]) for line in lines if all(each in line for each in wanted))
+
+    def command(self, pool: str, *arguments: str) -> str:
+        """What `bailiff` prints when it is called with these arguments about this pool; it must succeed."""
+        env = {
+            "BAILIFF_KAFKA__BOOTSTRAP": self.stack.kafka.bootstrap,
+            "BAILIFF_DOMAIN": pool,
+            "BAILIFF_CACHE": str(self.folder / "cache"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "bailiff", *arguments],
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     @contextlib.asynccontextmanager
     async def watch(self, pool: str) -> AsyncIterator["Watch"]:
@@ -354,6 +374,20 @@ class Watch:
         """Read on until the job has ended, and in this way."""
         await self.until(f"{name} has ended", lambda pool: name in pool.jobs and pool.jobs[name].phase in ENDED)
         assert self.job(name).phase == phase, self.report()
+
+    async def until_alarm(self, code: str, mentions: str = "") -> str:
+        """The text of an alarm of this pool with this code; waits for it."""
+        found: list[str] = []
+
+        async def raised() -> bool:
+            for message in await self.everything(topics.ALARMS.name):
+                body = unwrap(message, accept=(Alarm,)).body
+                if isinstance(body, Alarm) and body.code == code and domain_of(message) == self.domain and mentions in body.text:
+                    found.append(body.text)
+            return bool(found)
+
+        await self.until_true(f"there is an alarm {code}", raised)
+        return found[-1]
 
     async def noted(self, job: str, attempt: int, tasks: int = 1) -> None:
         """Wait until all tasks of this attempt have noted their start."""
