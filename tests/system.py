@@ -244,8 +244,8 @@ class Watch:
 
     async def submit(
         self, job: str, run: str = "", *, gpus: int = 1, cpus: int = 1, tasks: int = 1, kind: str = "train",
-        grace_s: float = 20, **rest: Any,
-    ) -> None:  # fmt: skip
+        grace_s: float = 20, partition: int | None = None, **rest: Any,
+    ) -> Receipt:  # fmt: skip
         """Ask for this job: `tasks` tasks with so many GPUs and CPUs each. run: a shell line; none: it trains until told."""
         demand = {
             "job": job,
@@ -255,7 +255,7 @@ class Watch:
             **{name: value for name, value in rest.items() if name != "env"},
         }
         spec = JobSpec(command=run or self.training(), env=rest.get("env", {}))
-        await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec))
+        return await self.request(SubmitJob(demand=JobDemand.model_validate(demand), spec=spec), partition=partition)
 
     async def apply(self, policy: Policy) -> None:
         """Put this policy in force, and wait until it is."""
@@ -271,20 +271,21 @@ class Watch:
         """Ask for this job to be gone."""
         await self.request(CancelJob(job=job))
 
-    async def request(self, body: MessageBody, request_id: str = "") -> Receipt:
+    async def request(self, body: MessageBody, request_id: str = "", *, partition: int | None = None) -> Receipt:
         """Publish a request, under an id of its own unless told otherwise."""
-        return await self.publish(topics.REQUESTS.name, body, request_id)
+        return await self.publish(topics.REQUESTS.name, body, request_id, partition=partition)
 
-    async def publish(self, topic: str, body: MessageBody, message_id: str = "") -> Receipt:
+    async def publish(self, topic: str, body: MessageBody, message_id: str = "", *, partition: int | None = None) -> Receipt:
         """Publish any message for this pool."""
         fresh = f"{os.getpid()}-{time.monotonic_ns()}-{next(self._ids)}"
         now = time.time_ns() // 1000
         headers, value = wrap(body, source="/tests", id=message_id or fresh, domain=self.domain, time_us=now)
-        return await self.publish_raw(topic, value, headers)
+        return await self.publish_raw(topic, value, headers, partition=partition)
 
-    async def publish_raw(self, topic: str, value: bytes, headers: Headers = ()) -> Receipt:
+    async def publish_raw(self, topic: str, value: bytes, headers: Headers = (), *, partition: int | None = None) -> Receipt:
         """Publish any bytes."""
-        return await (await self.producer.send(topic, value, key=self.domain.encode(), headers=headers))
+        sent = await self.producer.send(topic, value, key=self.domain.encode(), headers=headers, partition=partition)
+        return await sent
 
     def training(self, *, before: str = "", after: str = "") -> str:
         """A shell line for a job that notes each start of an attempt and then runs until it is stopped."""
