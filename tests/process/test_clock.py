@@ -34,6 +34,7 @@ def clock(tmp_path: Path) -> OtherClock:
 async def test_a_writer_whose_clock_is_two_hours_fast_changes_nothing(battered: System, clock: OtherClock) -> None:
     clock.set(HOURS_2)
     async with battered.watch("pool-a") as pool:
+        await pool.clear()
         limited = await runs_within_a_limit(pool)
         battered.kill("admission")
         await one_with_this_clock_ends(battered, clock)
@@ -45,6 +46,7 @@ async def test_a_writer_whose_clock_is_two_hours_fast_changes_nothing(battered: 
 @pytest.mark.parametrize("step_s", [pytest.param(HOURS_2, id="ahead", marks=pytest.mark.long), pytest.param(-HOURS_2, id="back")])
 async def test_the_clock_of_the_writers_machine_alone_is_set(battered: System, clock: OtherClock, step_s: int) -> None:
     async with battered.watch("pool-a") as pool:
+        await pool.clear()
         battered.kill("admission")
         started = len(pool.facts(WriterStarted))
         wrong = battered.stack.start_service("admission", replica="-wrong", env=clock.env)
