@@ -27,10 +27,14 @@ class VictimChoice(Document):
     moved: tuple[NodeShare, ...] = ()
 
     @property
+    def movers(self) -> list[int]:
+        """The members with a new place."""
+        return sorted(index for share in self.moved for index in numbers(share.tasks))
+
+    @property
     def goes_on(self) -> bool:
         """Whether all that leaves has its new place, so that nothing is taken from the job."""
-        there = {index for share in self.moved for index in numbers(share.tasks)}
-        return bool(there) and (not self.tasks or there.issuperset(numbers(self.tasks)))
+        return bool(self.moved) and (not self.tasks or self.movers == sorted(numbers(self.tasks)))
 
 
 class Excluded(Document):

@@ -68,7 +68,7 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
             nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
             scene.evict(leaving)
         if choice.moved:
-            places = from_shares(job, choice.moved, (index for share in choice.moved for index in numbers(share.tasks)))
+            places = from_shares(job, choice.moved, choice.movers)
             staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
             moved = GangPlace(tuple(places), later=True)
             nodes.update((task.node, None) for task in moved.tasks)

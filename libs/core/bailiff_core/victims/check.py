@@ -167,7 +167,7 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
             rule = shields.excluded_by(unit)
             if rule is not None:
                 return Stale(f"victim {job.id!r} is shielded by the rule {rule!r} now")
-        moved = from_shares(job, choice.moved, (index for share in choice.moved for index in numbers(share.tasks)))
+        moved = from_shares(job, choice.moved, choice.movers)
         leaves = dict.fromkeys(index for unit in units for index in unit.indices)
         found[job.id] = _Victim(pool, job, units, {place.index: place for place in moved if place.index in leaves})
     return list(found.values())
