@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .model.answer import Cost, Explanation, VictimChoice
+from .model.places import ranges
 from .model.pool import ENDED, Job, Pool
 from .model.units import next_unit
 from .placement.budget import Budget
@@ -264,9 +265,12 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
         yield Sentence(
             f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", _seqs(record.seq)
         )
-    if choice.moved:
-        nodes = count_text(len(choice.moved), "node")
+    nodes = count_text(len({share.node for share in choice.moved}), "node")
+    if choice.moved and not choice.tasks:
         yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", _seqs(record.seq))
+    elif choice.moved:
+        who = _tasks(ranges(choice.movers)).capitalize()
+        yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", _seqs(record.seq))
     yield from _choice(record, data.victims, data.explanation)
 
 
@@ -387,7 +391,7 @@ def _decided(record: Record) -> Iterable[Sentence]:
     text = f"At {clock(record.time)} {_few(jobs)} {_were(jobs)} told to leave for {_who(asker)}, by the verb {data.verb}."
     yield Sentence(text, _seqs(record.seq, data.request))
     yield Sentence(f"Why they may be taken: {rule_text(data, data.victims[0])}.", _seqs(record.seq))
-    moved = [choice.job for choice in data.victims if choice.moved]
+    moved = [f"{choice.job} ({ranges(choice.movers)})" if choice.tasks else choice.job for choice in data.victims if choice.moved]
     if moved:
         yield Sentence(f"Moved, not stopped: {_few(moved)}.", _seqs(record.seq))
     parts = [f"{choice.job} ({choice.tasks})" for choice in data.victims if choice.tasks]
