@@ -90,7 +90,7 @@ async def _read(session: Session, file: Path | None, about: str, seq: int | None
                 proposal = record
             if isinstance(record.data, PreemptionRequested):
                 asked[record.seq] = record
-            if record.seq != seq if seq is not None else about not in core.about(record):
+            if record.seq != seq if seq is not None else about not in core.jobs_of(record):
                 continue
             if isinstance(record.data, PreemptionDecided | PreemptionRefused):
                 found.decision, found.proposal = record, proposal

@@ -6,7 +6,7 @@ Explanations in records name a few of each group; `considered` makes the full li
 from .job import explain_job
 from .outcome import Outcome
 from .record import explain_record
-from .said import Section, Sentence, about
+from .said import Section, Sentence, jobs_of
 from .victims import condition_of, needs_text
 
-__all__ = ["Outcome", "Section", "Sentence", "about", "condition_of", "explain_job", "explain_record", "needs_text"]
+__all__ = ["Outcome", "Section", "Sentence", "condition_of", "explain_job", "explain_record", "jobs_of", "needs_text"]

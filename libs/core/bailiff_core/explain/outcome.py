@@ -7,7 +7,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.words import duration_text
 
-from .said import NAMED, Section, Sentence, about, clock, few, seqs_of, tasks_text, unstopped, were
+from .said import NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, unstopped, were
 from .victims import REFUSALS
 
 Tells = Callable[[Record], str | None]
@@ -46,7 +46,7 @@ class _Open:
 
 
 class Outcome:
-    """Shown the records after the one that it is about, in order, it knows what came of it."""
+    """Shown the records after the one that it is jobs_of, in order, it knows what came of it."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -100,7 +100,7 @@ def _left_open(record: Record) -> Iterable[_Open]:
             yield _Open(_policy_replaced, "It is still in force")
         case _ if data is not None and type(data) in NEXT:
             kinds, unsettled = NEXT[type(data)]
-            for job in about(record):
+            for job in jobs_of(record):
                 yield _of_job(job, kinds, unsettled)
 
 

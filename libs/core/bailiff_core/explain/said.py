@@ -25,7 +25,7 @@ class Section:
     says: tuple[Sentence, ...]
 
 
-def about(record: Record) -> dict[str, None]:
+def jobs_of(record: Record) -> dict[str, None]:
     """The jobs that the record is about."""
     data = record.data
     found: dict[str, None] = {}
