@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.system import System, Watch
+from tests.system import PATIENCE_S, System, Watch
 
 from bailiff.logfile import write_log
 from bailiff_bus.log import Entry
@@ -21,7 +21,7 @@ from bailiff_bus.port import Message
 from bailiff_core.engine import LOGIC
 from bailiff_core.records.facts import InputRejected, StateDigest, WriterStarted
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 WHICH = Path(__file__).with_name("previous_release")
@@ -87,7 +87,7 @@ class Upgrade:
         ended = self.system.stack.processes.stop(name)
         assert ended.code == 0, ended
         self.system.start_service(name)
-        self.system.stack.processes.wait_ready(name, timeout_s=60)
+        self.system.stack.processes.wait_ready(name, timeout_s=PATIENCE_S)
 
 
 @pytest.fixture
