@@ -100,7 +100,7 @@ def upgrade(tmp_path: Path, previous: Release) -> Iterator[Upgrade]:
         made.system.stop()
 
 
-@pytest.mark.parametrize("agents", ["last", "first"])
+@pytest.mark.parametrize("agents", ["last", pytest.param("first", marks=pytest.mark.long)])
 async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgrade, agents: str, tmp_path: Path) -> None:
     system = upgrade.system
     steps = (*CONTROL, "node-agent") if agents == "last" else ("node-agent", *CONTROL)
@@ -154,7 +154,8 @@ async def both_engines_agree(watch: Watch, previous: Release, folder: Path) -> N
     found = previous.bailiff("audit", "replay", "--file", str(file))
     assert found["ok"]
     assert found["turns_of_other_engines"] == 0
-    assert found["turns_decided_again"] == replayed.skipped_turns > 0
+    created = 1  # the turn before the first writer names its engine holds no decision, and both count it
+    assert found["turns_decided_again"] == replayed.skipped_turns + created
     assert replayed.turns > replayed.skipped_turns
 
 
