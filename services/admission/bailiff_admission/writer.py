@@ -6,10 +6,11 @@ ends and the next one folds the log anew: nothing is repaired in place.
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NoReturn
 
-from bailiff_bus import topics
+from bailiff_bus import gauges, topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import Unacceptable, domain_of, unwrap
@@ -26,7 +27,6 @@ from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
-from bailiff_core.protections import start_within
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import (
     ClockAdvanced,
@@ -124,9 +124,10 @@ class Writer:
             await self._hear_agents()
             await self._fence_nodes()
             await self._send_late_letters()
-            await self._turn([], [], first=True)
-            while True:
-                await self._step()
+            with self._metrics.pools.showing(self._view.domain, lambda: gauges.everything(self._pool)):
+                await self._turn([], [], first=True)
+                while True:
+                    await self._step()
         except BeyondTheLog as loss:
             await self._wait_for_operator(loss)
         finally:
@@ -294,10 +295,12 @@ class Writer:
         except ValueError as too_large:
             raise self._suspects.failed(messages, too_large) from too_large
         committed = await appended
+        self._view.written_to = committed.offset + 1
         self._check_clock(committed.append_time, boot, self._clock.jump() if doubt else 0)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
-        self._metrics.records_appended.labels(self._view.domain).inc(len(records))
+        for name, count in Counter(record.type for record in records).items():
+            self._metrics.records_appended.labels(self._view.domain, name.split(".")[2]).inc(count)
         self._metrics.log_head.labels(self._view.domain).set(self._pool.seq)
         await self._send_letters(letters)
         await self._send_after(records, reads)
@@ -491,14 +494,6 @@ class Writer:
         if boot - self._checked >= CHECK_EVERY:
             self._checked = boot
             await self._writer.check()
-            for entry in self._pool.rules.priority_classes:
-                waiting = sum(self._pool.jobs[name].class_name == entry.name for name in self._pool.queue)
-                self._metrics.queue_length.labels(self._view.domain, entry.name).set(waiting)
-            for promise in start_within.kept(self._pool):
-                labels = (self._view.domain, promise.class_name, promise.percent)
-                self._metrics.late_starts.labels(*labels).set(promise.late)
-                self._metrics.late_starts_allowed.labels(*labels).set(promise.allowed)
-            self._metrics.open_evictions.labels(self._view.domain).set(len(self._pool.leaving))
         if boot - self._erased >= ERASE_EVERY:
             self._erased = boot
             await self._specs.erase_old(self._outbox.producer, self._pool)
