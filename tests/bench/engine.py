@@ -58,7 +58,9 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     first, seconds, follow_up = seconds[0], seconds[len(ASKED) :], follow_up[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
-    run.say(f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
+    run.say(
+        f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms"
+    )
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
     rows = [
         Row(f"one decision p50, {at}", half, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),

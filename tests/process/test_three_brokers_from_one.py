@@ -16,9 +16,7 @@ from bailiff_devstack.jars import Pin, class_path, default_cache
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 # The broker needs no tools, so the devstack's list lacks them.
-TOOLS = Pin(
-    "b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600", "org.apache.kafka", "kafka-tools", "4.3.0"
-)
+TOOLS = Pin("b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600", "org.apache.kafka", "kafka-tools", "4.3.0")
 CONTROL = ("victim-selection", "eviction-executor", "admission")
 KAFKA_ITSELF = ("__consumer_offsets",)
 
