@@ -53,7 +53,7 @@ from bailiff_core.model.places import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
 
 GIB = 1 << 30
-NOW = 1_800_000_000_000_000
+NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
 JOBS = 2000
 KEY = bytes(range(32))  # a private key, whose public half a policy may name
 POSITIONS = frozenset(("fence", "sender_epoch", "order", "lease", "lost_margin"))
@@ -226,13 +226,13 @@ def _other_type(chance: Random, kind: str) -> str:
 
 def _badly_signed(chance: Random, body: MessageBody, attributes: dict[str, object]) -> None:
     """A signature over something else than is sent, or of another key, or right."""
-    words = {"source": str(attributes.get("source")), "id": str(attributes.get("id")), "domain": str(attributes.get("domain"))}
+    words = {name: text(attributes.get(name)).decode(errors="replace") for name in ("source", "id", "domain")}
     other = chance.choice(("source", "id", "domain", ""))
     if other:
         words[other] = "another"
     key = KEY if chance.randrange(3) else chance.randbytes(32)
     keyid, signature = sign(key, body, **words, time_us=NOW)
-    attributes["keyid"], attributes["sig"] = keyid, signature[: chance.choice((None, None, 40, 0))]
+    attributes |= {"keyid": keyid, "sig": signature[: chance.choice((None, None, 40, 0))], "time": NOW_TEXT}
 
 
 def _nested(depth: int) -> Callable[[bytes], bytes]:
