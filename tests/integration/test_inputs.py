@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 from tests.fuzz.mutations import STRUCTURED, mutated, valid_messages
-from tests.system import GIB, System, Watch
+from tests.system import GIB, POLICY, System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import MAX_INPUT_BYTES, unwrap_dead_letter
@@ -33,6 +33,7 @@ from bailiff_core.records.facts import InputRejected, JobSubmitted, WriterStarte
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 FUZZED = 400
 FOR_ALL = (ApplyPolicy, NodeAnnounced, ReturnNode)  # tests share this system
+HOUR = 3_600_000_000
 
 Where = tuple[str, int, int]
 
@@ -234,6 +235,8 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
     async with battered.watch("pool-b") as pool:
         battered.kill("victim-selection")
         writers = len(pool.facts(WriterStarted))
+        patient = POLICY.preemption.model_copy(update={"selection_timeout": HOUR})
+        await pool.apply(POLICY.model_copy(update={"preemption": patient}))  # the forger may take its time
         await pool.submit("forged-firm", gpus=4, kind="build")
         await pool.submit("forged-train", gpus=4)
         await pool.until_running("forged-firm", "forged-train")
@@ -278,6 +281,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         battered.start_service("victim-selection")
         await pool.until("one of them runs", lambda _: any(pool.running(name) for name in by_job))
         assert pool.running("forged-firm")
+        await pool.apply(POLICY)
         await pool.verify()
 
 
