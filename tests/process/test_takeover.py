@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.system import System, Watch
 
+from bailiff_core.records.decisions import PreemptionDecided
+
 pytestmark = pytest.mark.kafka
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
@@ -33,9 +35,9 @@ async def test_the_other_replica_takes_the_pools_over(pairs: System) -> None:
     async with AsyncExitStack() as open_pools:
         pools = [await open_pools.enter_async_context(pairs.watch(name)) for name in POOLS]
         for pool in pools:
-            await pool.submit("whole", gpus=8)
+            await pool.submit(whole(pool), gpus=8)
         for pool in pools:
-            await pool.until_running("whole")
+            await pool.until_running(whole(pool))
         for name in CONTROL:
             seconds = await taken_over(pairs, pools[0], dead=name, other=f"{name}-b")
             print(f"{name}: killed, and after {seconds:.1f} s the other replica had all four pools")
@@ -60,13 +62,19 @@ async def taken_over(system: System, pool: Watch, dead: str, other: str) -> floa
 
 async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:
     """In each pool somebody leaves for an urgent job and comes back, and the log is one chain that replays."""
-    before = {pool.domain: pool.job("whole").evictions for pool in pools}
     for pool in pools:
-        await pool.submit(urgent, "true", gpus=4, kind="inference")
+        await pool.submit(f"{urgent}-in-{pool.domain}", "true", gpus=4, kind="inference")
     for pool in pools:
-        await pool.until_ended(urgent)
-        await pool.until_running("whole")
-        assert pool.job("whole").evictions == before[pool.domain] + 1
-        await pool.noted("whole", pool.job("whole").attempt)
-        pool.assert_started_once("whole")
+        await pool.until_ended(f"{urgent}-in-{pool.domain}")
+        job = whole(pool)
+        await pool.until_running(job)
+        await pool.noted(job, pool.job(job).attempt)
+        pool.assert_started_once(job)
+        decided = [fact for fact in pool.facts(PreemptionDecided) if fact.asker.job == f"{urgent}-in-{pool.domain}"]
+        assert [[victim.job for victim in fact.victims] for fact in decided] == [[job]]
         await pool.verify(orphans=True)
+
+
+def whole(pool: Watch) -> str:
+    """The job that has the pool to itself."""
+    return f"whole-{pool.domain}"
