@@ -27,11 +27,21 @@ def changing(pool: Pool, job: Job, only: Task | None = None) -> Iterator[None]:
 
 
 def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
-    """Keep these places for the job's next attempt, instead of those kept so far."""
+    """Keep these places for when the job, or these members of it, have left; instead of those kept so far."""
     _count(pool, job, job.promise, remove)
     pool.room_grew |= bool(job.promise)
     job.promise, job.promise_until, job.promise_verb = places, until, verb
     _count(pool, job, places, add)
+
+
+def drop_promise(pool: Pool, job: Job, indices: Iterable[int]) -> None:
+    """These members have no place kept for them any more."""
+    gone = dict.fromkeys(indices)
+    left = [task for task in job.promise if task.index not in gone]
+    if not left:
+        set_promise(pool, job, [])
+    elif len(left) < len(job.promise):
+        set_promise(pool, job, left, job.promise_until, job.promise_verb)
 
 
 def recount_shares(pool: Pool, node: Node) -> None:
@@ -197,7 +207,8 @@ def tasks_of(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: b
 
 
 def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
-    """The whole attempt is to end; what was only promised to more of its members is free at once."""
+    """The whole attempt is to end; what was only promised to members of it is free at once."""
+    set_promise(pool, job, [])
     with changing(pool, job):
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction
