@@ -16,9 +16,7 @@ from bailiff_devstack.jars import Pin, class_path, default_cache
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 # The broker needs no tools, so the devstack's list lacks them.
-TOOLS = Pin(
-    "b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600", "org.apache.kafka", "kafka-tools", "4.3.0"
-)
+TOOLS = Pin("b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600", "org.apache.kafka", "kafka-tools", "4.3.0")
 CONTROL = ("victim-selection", "eviction-executor", "admission")
 KAFKA_ITSELF = ("__consumer_offsets",)
 
@@ -156,7 +154,7 @@ def copy_everything(brokers: Brokers) -> None:
     partitions = [line.split("\t") for line in described.splitlines() if line.startswith("\tTopic: ")]
     plan = []
     for at, words in enumerate(partitions):
-        values = dict(word.strip().split(": ", 1) for word in words if ": " in word)
+        values = {name.strip(): value.strip() for name, _, value in (word.partition(":") for word in words)}
         order = [1 + (at + step) % 3 for step in range(3)]
         plan.append({"topic": values["Topic"], "partition": int(values["Partition"]), "replicas": order})
     assert {entry["topic"] for entry in plan} == {*TOPICS, *KAFKA_ITSELF}

@@ -64,8 +64,6 @@ def _devices(pool: Pool) -> Iterator[Sample]:
             usable = node.capacity.devices.bit_count()
             healthy += usable
             sick += len(node.devices) - usable
-    not_free = sum(
-        task.devices.bit_count() for name in pool.active for task in pool.jobs[name].tasks if task.state == "exited"
-    )
+    not_free = sum(task.devices.bit_count() for name in pool.active for task in pool.jobs[name].tasks if task.state == "exited")
     for state, count in zip(DEVICE_STATES, (healthy, sick, not_free), strict=True):
         yield DEVICES, (state,), count
