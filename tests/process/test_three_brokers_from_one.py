@@ -165,9 +165,7 @@ def copy_everything(brokers: Brokers) -> None:
         "reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(file), "--verify"
     ):
         pass
-    for topic in TOPICS:
-        brokers.tool(
-            "kafka.admin.ConfigCommand",
-            "--bootstrap-server", brokers.first.bootstrap, "--alter", "--entity-type", "topics", "--entity-name", topic,
-            "--add-config", "min.insync.replicas=2",
-        )  # fmt: skip
+    two = ("--add-config", "min.insync.replicas=2")
+    for entity in (("--entity-type", "brokers", "--entity-default"), ("--entity-type", "topics", "--entity-name", AUDIT.name)):
+        where = ("--bootstrap-server", brokers.first.bootstrap, "--alter", *entity)
+        brokers.tool("kafka.admin.ConfigCommand", *where, *two)
