@@ -58,7 +58,7 @@ class Sketch:
         """A job that waits in the queue."""
         demand = JobDemand(job=name, tasks=groups or (group(),))
         number = len(self.pool.jobs) + 1 if seq is None else seq
-        job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64)
+        job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64, base_priority=priority)
         self.pool.jobs[name] = job
         enqueue(self.pool, job)
         return job

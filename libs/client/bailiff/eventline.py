@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rich.text import Text
 
+from bailiff_core.explain import needs_text
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare, numbers, ranges
@@ -91,23 +92,6 @@ def lines(record: Record, pool: Pool | None = None) -> list[Line]:
         Line(record.time, record.domain, record.seq, Said(said.what, plain(said.who), plain(_joined(said.more, by)), said.tone))
         for said in told
     ]
-
-
-def jobs_of(record: Record) -> set[str]:
-    """The jobs that the record is about."""
-    data = record.data
-    found: set[str] = set()
-    job = getattr(data, "job", None)
-    if isinstance(job, str):
-        found.add(job)
-    if isinstance(data, facts.JobSubmitted):
-        found.add(data.demand.job)
-    if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
-        found.add(data.asker.job)
-    if isinstance(data, decisions.PreemptionDecided):
-        found.update(choice.job for choice in data.victims)
-        found.update(data.dropped, data.spared)
-    return found
 
 
 def plain(text: str) -> str:
@@ -472,6 +456,7 @@ REASONS = {
     "given-up": "the plan behind it was given up",
     "preempted": "a job of higher priority takes the room",
     "scaled": "the job does not ask for it any more",
+    "policy": "the policy in force does not allow it",
 }
 
 
@@ -521,6 +506,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
     for choice in decision.victims:
         sides = _sides(decision, choice, pool)
         action = f"move to {places_text(pool, choice.moved)}" if choice.moved else "un-reserve" if choice.reserved else "evict"
+        if choice.moved and not choice.goes_on:
+            action = f"evict, of these {action}"
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
         who = f"{_members(choice.job, choice.tasks)} → {action}"
         told.append(Said("preemption decided", who, _joined(f"for {asker.job} {sides}", loses), "preempt"))
@@ -566,8 +553,11 @@ REFUSALS = {
 
 @tells(decisions.PreemptionRefused)
 def _preemption_refused(decision: decisions.PreemptionRefused, pool: Pool) -> Said:
-    need = f"it would need: {decision.would_need}" if decision.would_need else ""
-    excluded = "; ".join(f"{rule.jobs} {rule.rule}" for rule in decision.explanation.excluded)
+    need = f"it would need: {needs}" if (needs := needs_text(decision)) else ""
+    why = decision.explanation
+    groups = [(f"{tried.verb}: ", tried.excluded) for tried in why.tried]
+    groups.append((f"{decision.verb}: " if groups else "", why.excluded))
+    excluded = "; ".join(under + ", ".join(f"{each.jobs} {each.rule}" for each in group) for under, group in groups if group)
     more = _joined(REFUSALS[decision.reason], need, f"left out: {excluded}" if excluded else "")
     return Said("preemption refused", decision.asker.job, _joined(more, _until(pool, decision.retry_at, "asks again")), "warn")
 

@@ -1,5 +1,6 @@
 """From one input message to facts: is it ours, can it be read, who sent it, and what does it mean on this state."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -92,6 +93,11 @@ class Reading:
             rejected = Rejected(refusal.code, refusal.reason, refusal.job)
             return Read(rejected=rejected, source=refusal.source, id=refusal.id)
 
+    def look_for_truncation(self, pool: Pool, message: Message) -> None:
+        """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
+        with suppress(Unacceptable):
+            _within_the_log(pool, unwrap(message, accept=(ReportBody,)).body)
+
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body
         found = Read(source=envelope.source, id=envelope.id)
@@ -126,8 +132,7 @@ class Reading:
 
     def _report(self, pool: Pool, message: Message, report: ReportBody, found: Read) -> list[Fact]:
         self._liveness.heard(report.node, report.incarnation, message.time)
-        if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
-            raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
+        _within_the_log(pool, report)
         if isinstance(report, NodeAnnounced):
             for entry in orphans_of(pool, report):
                 self.orphans[(report.node, entry.job, entry.attempt, entry.task)] = entry
@@ -144,6 +149,11 @@ class Reading:
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
         return facts_of_report(pool, report) if number == "next" else []
+
+
+def _within_the_log(pool: Pool, report: object) -> None:
+    if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
+        raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
 
 
 def beyond_log(pool: Pool, epoch: int, seq: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
-from bailiff_core.explain import Section, about, condition_of, explain_job, explain_record
+from bailiff_core.explain import Section, condition_of, explain_job, explain_record, jobs_of
 from bailiff_core.records import Record, decisions, facts
 
 
@@ -19,9 +19,9 @@ def history_of(story: Story, job: str) -> list[Record]:
     answered = {
         record.data.request
         for record in story.records
-        if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused) and job in about(record)
+        if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused) and job in jobs_of(record)
     }
-    return [record for record in story.records if job in about(record) or record.seq in answered]
+    return [record for record in story.records if job in jobs_of(record) or record.seq in answered]
 
 
 def told(sections: Sequence[Section], records: int) -> dict[str, list[str]]:

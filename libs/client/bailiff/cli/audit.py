@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, tables, walk
-from bailiff.eventline import Line, jobs_of, lines
+from bailiff.eventline import Line, lines
 from bailiff.logfile import LogFile, write_log
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
+from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
 
