@@ -82,7 +82,7 @@ def machine(system: System, process: str, node: Mapping[str, Any]) -> None:
 
 
 async def test_add_a_pool(make: Make) -> None:
-    system = make()
+    system = await asyncio.to_thread(make)
     async with system.watch("pool-a") as watch:
         await watch.submit("lasting", gpus=8)
         await watch.until_running("lasting")
@@ -110,7 +110,7 @@ async def test_add_a_pool(make: Make) -> None:
 
 async def test_replace_a_machine_under_the_same_name(make: Make) -> None:
     patient = POLICY.model_copy(update={"nodes": NodeRules(lease=60 * MINUTE, lost_margin=MINUTE)})
-    system = make(patient)  # the old machine is not lost while this test runs
+    system = await asyncio.to_thread(make, patient)  # the old machine is not lost while this test runs
     async with system.watch("pool-a") as watch:
         await watch.submit("moved", gpus=8)
         await watch.until_running("moved")
@@ -133,7 +133,7 @@ async def test_replace_a_machine_under_the_same_name(make: Make) -> None:
 
 
 async def test_back_up_and_restore(make: Make) -> None:
-    system = make()
+    system = await asyncio.to_thread(make)
     kafka, copy = system.stack.kafka, system.folder / "copy"
     async with system.watch("pool-a") as watch:
         await watch.submit("lasting", watch.until_told(), gpus=2)
