@@ -154,7 +154,7 @@ def copy_everything(brokers: Brokers) -> None:
     partitions = [line.split("\t") for line in described.splitlines() if line.startswith("\tTopic: ")]
     plan = []
     for at, words in enumerate(partitions):
-        values = dict(word.strip().split(": ", 1) for word in words if ": " in word)
+        values = {name.strip(): value.strip() for name, _, value in (word.partition(":") for word in words)}
         order = [1 + (at + step) % 3 for step in range(3)]
         plan.append({"topic": values["Topic"], "partition": int(values["Partition"]), "replicas": order})
     assert {entry["topic"] for entry in plan} == {*TOPICS, *KAFKA_ITSELF}
@@ -165,9 +165,7 @@ def copy_everything(brokers: Brokers) -> None:
         "reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(file), "--verify"
     ):
         pass
-    for topic in TOPICS:
-        brokers.tool(
-            "kafka.admin.ConfigCommand",
-            "--bootstrap-server", brokers.first.bootstrap, "--alter", "--entity-type", "topics", "--entity-name", topic,
-            "--add-config", "min.insync.replicas=2",
-        )  # fmt: skip
+    two = ("--add-config", "min.insync.replicas=2")
+    for entity in (("--entity-type", "brokers", "--entity-default"), ("--entity-type", "topics", "--entity-name", AUDIT.name)):
+        where = ("--bootstrap-server", brokers.first.bootstrap, "--alter", *entity)
+        brokers.tool("kafka.admin.ConfigCommand", *where, *two)
