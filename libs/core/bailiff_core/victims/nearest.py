@@ -53,7 +53,9 @@ def what_few_would_take(scene: Scene, field: Field, need: Need, wanted: int, nod
     field: of those on the `nodes` that lack least. The scene is left changed.
     """
     tasks = f"{wanted} tasks of {need} each" if wanted > 1 else f"1 task of {need}"
-    told = f"needs room for {tasks}, with all permitted victims gone there is {f'room for {places} at most' if places else 'none'}"
+    told = (
+        f"needs room for {tasks}, with all permitted victims gone there is {f'room for {places} at most' if places else 'none'}"
+    )
     shielded = _shielded(field)
     for step in (*field.steps(), *shielded):
         scene.rooms.evict(step.unit)
