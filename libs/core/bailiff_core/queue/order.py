@@ -7,7 +7,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit, victim_units
 
@@ -200,7 +200,9 @@ class Pass:
 
     def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
         """The largest part that the project uses of its allocatable share; unbounded: of the pool. A share of 0 counts most."""
-        beyond, part, of = 0, 0, 1
+        beyond = 0
+        part: Amount = 0
+        of: Amount = 1
         for amount, most, total in zip(used, bound, self._usage.total, strict=True):
             if amount > 0:
                 whole = total if most == UNLIMITED else most

@@ -78,9 +78,9 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
     under_share = _under_share(batch) if verb == "reclaim" else {}
     terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
     few = among_few(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
-    if few is not None and few.steps is None:
-        return _refused(answer, "impossible", few.why, _explanation(few.field, budget, Found(proven=True)))
     if few is not None:
+        if few.steps is None:
+            return _refused(answer, "impossible", few.why, _explanation(few.field, budget, Found(proven=True)))
         found = Found(few.steps, proven=True, runner_up=few.runner_up, bound=few.steps)
         return _agreed(batch, answer, unit, few.field, terms, budget, found)
     field = batch.board.field(verb, job, under_share)
