@@ -86,7 +86,10 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
         return _agreed(batch, answer, unit, few.field, terms, budget, found)
     several = kind_by_kind(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
     if several is not None:
-        return _agreed(batch, answer, unit, several[0], terms, budget, several[1])
+        field, found = several
+        if found.steps is None:
+            return _refused(answer, "impossible", found.why, _explanation(field, budget, found))
+        return _agreed(batch, answer, unit, field, terms, budget, found)
     field = batch.board.field(verb, job, under_share)
     if verb == "consolidate":
         found = consolidate(scene, unit, field, terms, budget, batch.slots)
