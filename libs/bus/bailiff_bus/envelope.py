@@ -329,9 +329,7 @@ def _no_constant(name: str) -> NoReturn:
 # --- attributes and data to an envelope
 
 
-def _understood(
-    event: _Event, message: Message, accept: tuple[type[MessageBody], ...], canonical: bytes | None
-) -> Envelope:
+def _understood(event: _Event, message: Message, accept: tuple[type[MessageBody], ...], canonical: bytes | None) -> Envelope:
     """canonical: the canonical form of the data, where that is known to be free of faults."""
     at = event.at
     if at.get("specversion") != "1.0":

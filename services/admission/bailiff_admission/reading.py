@@ -97,7 +97,7 @@ class Reading:
     def look_for_truncation(self, pool: Pool, message: Message) -> None:
         """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
         with suppress(Unacceptable):
-            _within_the_log(pool, unwrap(message, accept=(ReportBody,)).body)
+            _within_the_log(pool, Opened(message).envelope((ReportBody,)).body)
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body
