@@ -7,7 +7,8 @@ servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +28,8 @@ log = structlog.get_logger()
 MIB = 1024 * 1024
 NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
+SAY_AGAIN_S = 30.0
+TEXTS_KNOWN = 100
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -495,12 +498,31 @@ def _look(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
-class _OneLine(logging.Handler):
-    """Passes what aiokafka logs on to our log, without tracebacks."""
+class OneLine(logging.Handler):
+    """Passes what aiokafka logs on to our log, without tracebacks.
+
+    In an outage it says the same a hundred times a second: the same words pass once in `SAY_AGAIN_S`, and then with how
+    often they came.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it was said a moment ago."""
+        text, now = record.getMessage(), self._clock()
+        last, left_out = self._said.get(text, (-SAY_AGAIN_S, 0))
+        if now - last < SAY_AGAIN_S:
+            self._said[text] = last, left_out + 1
+            return
+        if len(self._said) >= TEXTS_KNOWN:
+            self._said.clear()
+        self._said[text] = now, 0
         error = record.exc_info[1] if record.exc_info else None
-        log.warning("kafka client", says=record.getMessage(), **({"error": repr(error)} if error else {}))
+        more = {"error": repr(error)} if error else {}
+        log.warning("kafka client", says=text, **more, **({"left_out": left_out} if left_out else {}))
 
 
 def _take_over_logging() -> None:
@@ -508,4 +530,4 @@ def _take_over_logging() -> None:
     if theirs.propagate:
         theirs.propagate = False
         theirs.setLevel(logging.WARNING)
-        theirs.addHandler(_OneLine())
+        theirs.addHandler(OneLine())
