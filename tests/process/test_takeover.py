@@ -13,7 +13,7 @@ from tests.system import System, Watch
 from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_devstack.identity import wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
 POOLS = ("pool-a", "pool-b", "pool-c", "pool-d")

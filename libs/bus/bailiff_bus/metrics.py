@@ -77,12 +77,13 @@ class PoolGauges(Collector):
 
     @contextmanager
     def showing(self, domain: str, samples: Callable[[], Iterable[Sample]]) -> Iterator[None]:
-        """While this lasts, the domain is shown."""
+        """While this lasts, the domain is shown; where two overlap, as the later one says."""
         self._shown[domain] = samples
         try:
             yield
         finally:
-            del self._shown[domain]
+            if self._shown.get(domain) is samples:
+                del self._shown[domain]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """What Prometheus is told."""

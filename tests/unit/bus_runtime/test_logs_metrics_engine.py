@@ -9,7 +9,7 @@ import pytest
 from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
 from bailiff_bus.kafka import OneLine
 from bailiff_bus.logs import configure_logs, logger
-from bailiff_bus.metrics import METRICS, Metrics, metrics_table
+from bailiff_bus.metrics import METRICS, POOL_METRICS, Metrics, PoolGauges, metrics_table
 
 
 def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,3 +103,18 @@ def test_moving_bytes_between_files_changes_the_digest(tmp_path: Path) -> None:
         (tmp_path / name / "b.py").write_bytes(second)
         digests.add(source_digest(tmp_path / name))
     assert len(digests) == 2
+
+
+def test_a_pool_that_comes_back_before_it_has_quite_gone_is_shown() -> None:
+    pools, gauge = PoolGauges(), POOL_METRICS[0]
+    labels = ("x",) * (len(gauge.labels) - 1)
+
+    def shown() -> list[float]:
+        return [sample.value for family in pools.collect() for sample in family.samples]
+
+    earlier, later = pools.showing("pool-a", lambda: [(gauge, labels, 1)]), pools.showing("pool-a", lambda: [(gauge, labels, 2)])
+    earlier.__enter__()
+    with later:
+        earlier.__exit__(None, None, None)
+        assert shown() == [2]
+    assert shown() == []
