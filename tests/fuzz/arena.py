@@ -10,13 +10,14 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
 import structlog
+from tests.simulation.plan import DOMAIN, plan_of
 from tests.simulation.processes import VirtualLoop
-from tests.simulation.world import DOMAIN, World
+from tests.simulation.world import World
 
 from bailiff_admission.reading import Read, Reading
 from bailiff_bus import topics
@@ -64,11 +65,10 @@ class Arena(World):
     """A world where nothing goes wrong by itself."""
 
     def __init__(self, loop: VirtualLoop, folder: Path) -> None:
-        super().__init__(WORLD, loop, folder)
         rules = IdentityRules(keys={key_id(KEY): "console"}, operators=("console",))
-        self.policy = DEFAULT_POLICY.model_copy(update={"identity": rules})
-        (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
-        self.digest_every, self.largest_turn = 10_000, 200
+        policy = DEFAULT_POLICY.model_copy(update={"identity": rules})
+        plan = replace(plan_of(WORLD), policy=policy, posts=(), events=(), digest_every=10_000, largest_turn=200)
+        super().__init__(plan, loop, folder)
         self.cluster.faults = None
         self.witness.living = list  # agents are told lies here, and what they run is not judged
         self.witness.starts = lambda task: None  # type: ignore[method-assign]
@@ -76,7 +76,7 @@ class Arena(World):
 
     async def begin(self) -> None:
         """Start everything, and wait until the nodes have joined."""
-        for name in (*self.replicas, *(f"agent-{machine}" for machine in self.machines)):
+        for name in (*self.plan.replicas, *(f"agent-{machine}" for machine in self.machines)):
             self.start(name)
         for _ in range(20):
             await asyncio.sleep(0.5)
