@@ -108,9 +108,9 @@ async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grow
         await asyncio.to_thread(grown.stack.processes.stop, name)
         grown.start_service(name)
     await asyncio.to_thread(grown.stack.processes.wait_ready, *CONTROL, "node-agent", timeout_s=PATIENCE_S)
-    await asyncio.to_thread(brokers.first.kill)
 
     async with grown.watch("pool-a") as watch:
+        await asyncio.to_thread(brokers.first.kill)
         await watch.submit("without-the-first", "true", gpus=4)
         await watch.until_ended("without-the-first")
         watch.tell("lasting")
