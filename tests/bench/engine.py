@@ -54,13 +54,13 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
         seconds.append(time.process_time() - began)
         assert job.phase != "pending" or job.refused_requests, job
         follow_up.append(_victims_leave(pool))
-    assert not pool.leaving and not pool.reserved
+    assert not pool.leaving
+    assert not pool.reserved
     jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     first, seconds, follow_up = seconds[0], seconds[len(ASKED) :], follow_up[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
-    run.say(
-        f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms"
-    )
+    told = f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting"
+    run.say(f"{told}: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
     rows = [
         Row(f"one decision p50, {at}", half, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),

@@ -21,8 +21,8 @@ from bailiff_devstack import KafkaCluster
 
 SEED = 5
 KILLS, EVERY_S = 10, 10.0
-BETWEEN_S = 0.2
-CALM = 20  # requests
+BETWEEN_S = 0.5
+CALM = 10  # requests
 
 
 @pytest.fixture

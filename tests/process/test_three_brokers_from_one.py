@@ -101,17 +101,21 @@ async def test_a_log_with_one_copy_gets_three_and_outlives_its_first_broker(grow
         await asyncio.to_thread(copy_everything, brokers)
         settings = await watch.bus.topic_settings(AUDIT.name)
         assert (settings["brokers"], settings["replication"], settings["min.insync.replicas"]) == ("3", "3", "2")
-        for name in (*CONTROL, "node-agent"):  # each checks the audit topic at its start
-            grown.stack.processes.stop(name)
-            grown.stack.start_service(name, env={"BAILIFF_KAFKA__BOOTSTRAP": brokers.bootstrap})
-        await asyncio.to_thread(grown.stack.processes.wait_ready, *CONTROL, "node-agent", timeout_s=PATIENCE_S)
+        watch.keep("lasting")
 
-        await asyncio.to_thread(brokers.first.kill)
+    grown.stack.kafka = brokers  # type: ignore[assignment]
+    for name in (*CONTROL, "node-agent"):  # each checks the audit topic at its start
+        await asyncio.to_thread(grown.stack.processes.stop, name)
+        grown.start_service(name)
+    await asyncio.to_thread(grown.stack.processes.wait_ready, *CONTROL, "node-agent", timeout_s=PATIENCE_S)
+    await asyncio.to_thread(brokers.first.kill)
+
+    async with grown.watch("pool-a") as watch:
         await watch.submit("without-the-first", "true", gpus=4)
         await watch.until_ended("without-the-first")
         watch.tell("lasting")
         await watch.until_ended("lasting")
-        watch.assert_started_once("lasting", "without-the-first")
+        watch.assert_started_once("lasting")
         assert watch.job("lasting").attempt == 1
         await watch.verify(orphans=True)
 
@@ -154,7 +158,7 @@ def copy_everything(brokers: Brokers) -> None:
     partitions = [line.split("\t") for line in described.splitlines() if line.startswith("\tTopic: ")]
     plan = []
     for at, words in enumerate(partitions):
-        values = dict(word.strip().split(": ", 1) for word in words if ": " in word)
+        values = {name.strip(): value.strip() for name, _, value in (word.partition(":") for word in words)}
         order = [1 + (at + step) % 3 for step in range(3)]
         plan.append({"topic": values["Topic"], "partition": int(values["Partition"]), "replicas": order})
     assert {entry["topic"] for entry in plan} == {*TOPICS, *KAFKA_ITSELF}
@@ -165,9 +169,7 @@ def copy_everything(brokers: Brokers) -> None:
         "reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(file), "--verify"
     ):
         pass
-    for topic in TOPICS:
-        brokers.tool(
-            "kafka.admin.ConfigCommand",
-            "--bootstrap-server", brokers.first.bootstrap, "--alter", "--entity-type", "topics", "--entity-name", topic,
-            "--add-config", "min.insync.replicas=2",
-        )  # fmt: skip
+    two = ("--add-config", "min.insync.replicas=2")
+    for entity in (("--entity-type", "brokers", "--entity-default"), ("--entity-type", "topics", "--entity-name", AUDIT.name)):
+        where = ("--bootstrap-server", brokers.first.bootstrap, "--alter", *entity)
+        brokers.tool("kafka.admin.ConfigCommand", *where, *two)

@@ -138,7 +138,8 @@ def demand_text(demand: JobDemand) -> str:
         parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
         parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
         text = ", ".join(parts) or "no GPU"
-        groups.append(f"{group.count} × ({text})" if group.count > 1 else text)
+        shown = f"({text})" if len(parts) > 1 else text
+        groups.append(f"{group.count} × {shown}" if group.count > 1 else text)
     least = f" (at least {demand.min_tasks} tasks)" if demand.min_tasks is not None else ""
     return " + ".join(groups) + least
 
@@ -547,7 +548,7 @@ REFUSALS = {
     "impossible": "no set of jobs that may be evicted makes room",
     "gave-up": "the search used up its steps",
     "stale": "the answer was out of date",
-    "not-needed": "it is not needed any more",
+    "not-needed": "nobody needs to leave for it",
 }
 
 
@@ -606,8 +607,13 @@ def _job_requeued(decision: decisions.JobRequeued, pool: Pool) -> Said:
     return Said("job requeued", decision.job, _joined(f"{how}: {decision.cause}", lost, later), "warn")
 
 
+def how_it_ended(decision: decisions.JobEnded) -> str:
+    """What there is to say of a job's end beside its outcome."""
+    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
+    return _joined(decision.reason, f"exit codes {codes}" if codes else "")
+
+
 @tells(decisions.JobEnded)
 def _job_ended(decision: decisions.JobEnded, _pool: Pool) -> Said:
-    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
-    more = _joined(decision.outcome, decision.reason, f"exit codes {codes}" if codes else "")
+    more = _joined(decision.outcome, how_it_ended(decision))
     return Said("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Envelope, Unacceptable, domain_of, unwrap
+from bailiff_bus.envelope import Envelope, Opened, Unacceptable
 from bailiff_bus.identity import verify
 from bailiff_bus.messages import (
     BegunEviction,
@@ -80,11 +80,12 @@ class Reading:
 
     def read(self, pool: Pool, message: Message) -> Read | None:
         """None for what is another domain's. Raises `BeyondTheLog`."""
-        domain = domain_of(message)
+        opened = Opened(message)
+        domain = opened.domain
         if domain != self._domain and not (self._strays and domain not in self._declared):
             return None
         try:
-            envelope = unwrap(message, accept=BODIES[message.topic])
+            envelope = opened.envelope(BODIES[message.topic])
             if domain != self._domain:
                 known = ", ".join(sorted(self._declared))
                 return Read(rejected=Rejected("unknown-domain", f"there is no pool {domain!r}; there is {known}"))
@@ -96,7 +97,7 @@ class Reading:
     def look_for_truncation(self, pool: Pool, message: Message) -> None:
         """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
         with suppress(Unacceptable):
-            _within_the_log(pool, unwrap(message, accept=(ReportBody,)).body)
+            _within_the_log(pool, Opened(message).envelope((ReportBody,)).body)
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body

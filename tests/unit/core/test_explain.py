@@ -96,7 +96,7 @@ def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
     assert says(found["Where does it stand?"], "high (inference 125) has room reserved on n1 until ")
     assert says(found["Where does it stand?"], "it starts when low has left.")
     assert says(found["Who left for it?"], "low was told to leave for high (inference 125), by the verb preempt.")
-    assert says(found["Who left for it?"], "The freed room is high's until it starts, goes away, or ")
+    assert says(found["Who left for it?"], "The freed room is kept for high until it starts or goes away, at the latest to ")
 
 
 def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -> None:

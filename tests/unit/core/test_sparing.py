@@ -2,6 +2,8 @@
 
 from tests.log_builder import MINUTE, SECOND
 
+from bailiff_core.model.policy import DEFAULT_POLICY
+
 
 def evicting(story, tasks=1):
     """`low` is about to leave for `high`."""
@@ -141,7 +143,8 @@ def test_only_victims_whose_room_nobody_needs_are_spared(story):
     story.expect("JobStartOrdered", job="top")
 
 
-def test_nobody_is_placed_on_room_that_spared_victims_keep(story):
+def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
+    story = tell(DEFAULT_POLICY.model_copy(update={"backfill": "greedy"}))
     for name in ("n1", "n2"):
         story.node(name, gpus=8)
     story.runs("low-1", gpus=8)
@@ -151,7 +154,7 @@ def test_nobody_is_placed_on_room_that_spared_victims_keep(story):
     story.propose()
     story.submit("top", gpus=8, cls="inference")
     story.propose()
-    story.expect_only("PreemptionDecided", "EvictionWithdrawn", "JobWaits")
+    story.expect_only("PreemptionDecided", "EvictionWithdrawn", "JobWaits", "PreemptionRequested")
     assert story.job("waits").phase == story.job("mid").phase == "pending"
 
 

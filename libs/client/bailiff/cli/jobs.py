@@ -281,6 +281,8 @@ def _cancel_result(asked: Asked, outcome: Outcome | None) -> dict[str, Any]:
         said = "no answer yet from admission; the request is in Kafka"
     elif outcome.accepted:
         said = f"cancel accepted as {asked.domain}#{outcome.seq}"
+    elif outcome.code == "already-ended":
+        said = f"nothing to do: {outcome.reason}"
     else:
         said = f"rejected at {asked.domain}#{outcome.seq}: {outcome.reason} ({outcome.code})"
     accepted = outcome is not None and outcome.accepted

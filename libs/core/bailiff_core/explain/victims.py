@@ -64,7 +64,8 @@ def decided(record: Record) -> Iterable[Sentence]:
         return
     text = f"At {clock(record.time)} {few(jobs)} {were(jobs)} told to leave for {who_text(asker)}, by the verb {data.verb}."
     yield Sentence(text, seqs_of(record.seq, data.request))
-    yield Sentence(f"Why they may be taken: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
+    them = "it" if len(jobs) == 1 else "they"
+    yield Sentence(f"Why {them} may be taken: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
     moved = [f"{choice.job} ({ranges(choice.movers)})" if choice.tasks else choice.job for choice in data.victims if choice.moved]
     if moved:
         yield Sentence(f"Moved, not stopped: {few(moved)}.", seqs_of(record.seq))
@@ -76,7 +77,8 @@ def decided(record: Record) -> Iterable[Sentence]:
     if data.dropped:
         yield Sentence(f"Proposed, and not needed any more: {few(data.dropped)}.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
-    yield Sentence(f"The freed room is {asker.job}'s until it starts, goes away, or {clock(data.expires)}.", seqs_of(record.seq))
+    kept = f"The freed room is kept for {asker.job} until it starts or goes away, at the latest to {clock(data.expires)}."
+    yield Sentence(kept, seqs_of(record.seq))
 
 
 def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Iterable[Sentence]:
@@ -123,7 +125,7 @@ REFUSALS = {
     "impossible": "no set of jobs that may be taken makes room for it, and that is proven",
     "gave-up": "the search used up its steps without an answer; that is not a proof that there is none",
     "stale": "the answer was out of date when it came",
-    "not-needed": "it did not need room any more",
+    "not-needed": "nobody needed to, as there was room for it or it did not wait any more",
 }
 
 

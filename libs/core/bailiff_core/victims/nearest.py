@@ -8,6 +8,7 @@ from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.protections import RULES, already_leaving
 from bailiff_core.queue.gates import over_limit
 from bailiff_core.scene import Scene
+from bailiff_core.words import gpus_text
 
 from .candidates import Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
@@ -20,8 +21,13 @@ NAMED = 5
 MOST_LOOKED_AT = 20_000
 
 
-def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> str:
-    """A sentence. The scene is left changed."""
+def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool = False) -> str:
+    """A sentence. The scene is left changed. after_others: the scene has what was just decided for other askers."""
+    told = _told(scene, unit, field, terms, after_others=after_others)
+    return f"after what was just decided for others, {told}" if after_others else told
+
+
+def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool) -> str:
     for step in field.steps():
         scene.evict(step.unit)
     mark = scene.mark()
@@ -43,7 +49,8 @@ def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> 
     fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS), evicted=shielded)
     if not fit.fits():
         still = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
-        return f"even if every job left: {still.why if isinstance(still, NoFit) else found.why}"
+        everybody_else = "every job that stays" if after_others else "every job"
+        return f"even if {everybody_else} left: {still.why if isinstance(still, NoFit) else found.why}"
     return f"{found.why}; with all permitted victims gone it would still need {_still_needed(field, fit, shielded)}"
 
 
@@ -76,7 +83,7 @@ def _still_needed(field: Field, fit: Fit, shielded: list[Step]) -> str:
     named = [f"{name!r}, which {says[rules[name]]}" for name in list(rules)[:NAMED]]
     if len(rules) > NAMED:
         named.append(f"{len(rules) - NAMED} more such jobs")
-    what = f"the room (with {gpus // 1000} GPUs)" if gpus >= 1000 else "the room"
+    what = f"the room (with {gpus_text(gpus)})" if gpus >= 1000 else "the room"
     return f"{what} of {'; '.join(named)}"
 
 

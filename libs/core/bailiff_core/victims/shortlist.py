@@ -71,7 +71,7 @@ class Shortlist:
             self._largest = np.maximum(self._largest, level.largest[self.rows])
         self._nothing = sum((level.for_nothing[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
         self._widest = max(int((self.free + self._nothing).max(initial=0)), holdings.widest)
-        self._devices: Ints = np.fromiter((devices.bit_count() for _, devices in self.suited), np.int64, len(self.rows))
+        self._devices = tally.devices
         going = sum((level.gpus[self.rows] for level in self._levels), self.free + self._nothing)
         self._attainable = np.minimum(going, self._devices)
 
@@ -216,7 +216,7 @@ def among_few(
     rates = shortlist.rates(gains, scene.pool.now, scene.pool.rules.preemption)
     if rates is None:
         return None
-    size = FIRST_LOOK + 4 * short
+    size = FIRST_LOOK + short
     while True:
         chosen = shortlist.first(size, rates)
         if short > 1:
