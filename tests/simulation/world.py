@@ -50,7 +50,7 @@ from .processes import Process, VirtualLoop
 from .witness import Witness
 from .work import START, clean_up, client
 
-PATIENCE = 300.0  # and so long everything may take to come to rest
+PATIENCE = 300.0  # and so long everything may take to come to rest, from the end of the last job on
 SETTLED_FOR = 2.0
 
 
@@ -354,9 +354,11 @@ class World:
         self.witness.tell("*** from here on nothing goes wrong any more")
         await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
         rested_since = self.loop.time()
-        end = self.loop.time() + PATIENCE
+        end, ended = self.loop.time() + PATIENCE, 0
         while self.loop.time() < end and self.witness.violation is None:
             await asyncio.sleep(0.5)
+            if ended != (ended := self.witness.kinds["JobEnded"]):
+                end = self.loop.time() + PATIENCE
             if not self._at_rest():
                 rested_since = self.loop.time()
             elif self.loop.time() - rested_since > SETTLED_FOR:
@@ -366,8 +368,9 @@ class World:
 
     def _at_rest(self) -> bool:
         pool = self.witness.pool
-        owed = [*nothing_is_owed(pool), *every_node_is_back(pool)]
-        return not pool.turn_open and not owed and not self.living() and len(pool.nodes) == len(self.machines)
+        if pool.turn_open or self.living() or len(pool.nodes) < len(self.machines):
+            return False
+        return not [*nothing_is_owed(pool), *every_node_is_back(pool)]
 
     async def _last_checks(self) -> None:
         witness = self.witness
