@@ -121,7 +121,8 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
         for place in job.promise if job.phase != "evicting" else ():
             member = job.task(place.index)
-            if member is None or member.eviction is None:
+            comes_now = member is None and pool.turn_open  # the old one has just gone, and the new one is decided next
+            if not comes_now and (member is None or member.eviction is None):
                 yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"

@@ -77,12 +77,12 @@ class PoolGauges(Collector):
 
     @contextmanager
     def showing(self, domain: str, samples: Callable[[], Iterable[Sample]]) -> Iterator[None]:
-        """While this lasts, the domain is shown; where two overlap, as the later one says."""
+        """While this lasts, the domain is shown."""
         self._shown[domain] = samples
         try:
             yield
         finally:
-            if self._shown.get(domain) is samples:
+            if self._shown.get(domain) is samples:  # in a simulation all replicas share these
                 del self._shown[domain]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
