@@ -90,7 +90,7 @@ async def _measure(run: Run, stack: Stack, count: int) -> list[Row]:
     legs = _legs(when)
     run.say("median ms from step to step: " + ", ".join(f"{name} +{value:.0f}" for name, value in legs.items()))
     what = f"request published → victim told, {count} preemptions"
-    run.say(f"processor ms for one of them: {({name: round(value / count * 1000, 1) for name, value in used.items()})}")
+    run.say(f"processor ms for one of them: { ({name: round(value / count * 1000, 1) for name, value in used.items()}) }")
     return [
         Row(f"{what}, p50", median(ours) * 1000, "ms", "≤ 1.5×", median(baseline) * 1000, "ms: five raw aiokafka hops, p50",
             {"ms": [each * 1000 for each in ours], "legs_ms": legs, "cpu_s": used}),
