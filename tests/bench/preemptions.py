@@ -1,4 +1,4 @@
-"""Preemptions per second through a real Kafka, one domain: a full pool, and urgent jobs published as fast as the broker takes them."""
+"""Preemptions per second through a real Kafka, one domain: a full pool, and urgent jobs published all at once."""
 
 import asyncio
 import time

@@ -49,8 +49,9 @@ def plain_log(records: int) -> Iterator[Wire]:
     first = _first_records() + [_plain(pool, 2 + 1 + n, False, _joined(n)) for n in range(NODES)]
     pending = [*first[:-1], replace(first[-1], turn_end=True)]
     for number in count():
-        for record, wire, head in chained(head, pending):
+        for record, wire, after in chained(head, pending):
             apply(pool, record)
+            head = after
             yield wire
         if pool.seq >= records:
             return
