@@ -15,7 +15,7 @@ from .placement.gang import NoFit, place_unit
 from .protections import RULES, start_within
 from .protections.delay import may_displace_at
 from .protections.no_borrowing import keeps_from_borrowing
-from .queue.gates import may_reclaim, over_limit, over_quota
+from .queue.gates import may_reclaim, over_bounds
 from .queue.order import shares_now
 from .records import Record, decisions, facts
 from .records.wire import time_text
@@ -179,7 +179,7 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
     if unit is None or pool.policy is None:
         return
     scene, rules = scene_of(pool), pool.rules
-    reason = keeps_from_borrowing(scene, unit) or over_limit(scene, unit) or over_quota(scene, unit)
+    reason = keeps_from_borrowing(scene, unit) or over_bounds(scene, unit)
     if reason is None:
         mark = scene.mark()
         found = place_unit(scene.rooms, unit, Budget(rules.preemption.search_steps))
