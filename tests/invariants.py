@@ -21,7 +21,7 @@ from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
-from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.queue.gates import over_bounds
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
 from bailiff_core.records.decisions import (
@@ -134,8 +134,10 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase} with the tasks {[task.index for task in job.tasks]}"
         if (job.phase == "reserved" and states != {"reserved"}) or (job.phase == "evicting" and "reserved" in states):
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
-        if job.promise and job.phase != "evicting":
-            yield f"{job.id} is {job.phase}, and another place is kept for it"
+        for place in job.promise if job.phase != "evicting" else ():
+            member = job.task(place.index)
+            if member is None or member.eviction is None:
+                yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"
 
@@ -206,7 +208,7 @@ def nothing_is_owed(pool: Pool) -> Complaints:
             unit = next_unit(job)
             fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, Budget(100_000)), NoFit)
             scene = scene_of(pool)
-            forbidden = unit is not None and (over_limit(scene, unit) or over_quota(scene, unit))
+            forbidden = unit is not None and over_bounds(scene, unit)
             if fits and not forbidden and job.held_because is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:
@@ -279,7 +281,7 @@ class History:
         for choice in decision.victims:
             victim = pool.jobs[choice.job]
             lower = decision.verb != "preempt" or victim.priority < asker.priority
-            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.moved
+            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.goes_on
             if not lower or mine or not victim.preemptible or victim.id == asker.id:
                 yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):

@@ -149,6 +149,7 @@ class Host(Generic[Settings]):
 
     async def serve(self) -> ExitCode:
         """Everything from the HTTP server to the end of the service."""
+        self._metrics.ready.set_function(lambda: not any(self.readiness().values()))
         http = HealthServer(self._settings.http_host, self._settings.http_port, self.readiness, self._metrics.text)
         try:
             async with http:

@@ -21,7 +21,7 @@ from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.yamlfile import Lines, Place
 from bailiff_core.model.demand import SubGroup, TopologyRule
-from bailiff_core.model.document import parse_duration
+from bailiff_core.model.document import SMALLEST_UNITLESS, parse_duration
 
 from .problem import ExitCode, Problem
 
@@ -53,8 +53,8 @@ def cpu(value: object) -> int:
 
 
 def memory(value: object) -> int:
-    """Bytes from `8GiB`, `512MiB`, `16GB`, or a whole number of bytes."""
-    wanted = "an amount of memory per task, as in 8GiB (KiB, MiB, GiB, TiB; kB, MB, GB, TB; or bytes)"
+    """Bytes from `8GiB`, `512MiB`, `16GB`, or a whole number of bytes, where that comes to a MiB."""
+    wanted = "an amount of memory per task with its unit, as in 8GiB (KiB, MiB, GiB, TiB; kB, MB, GB, TB)"
     text = _text(value, wanted)
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
     if match is None or match[2] not in MEMORY_UNITS:
@@ -62,6 +62,8 @@ def memory(value: object) -> int:
     amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
     if amount != amount.to_integral_value():
         raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
+    if not match[2] and 0 < amount < SMALLEST_UNITLESS:
+        raise Unfriendly(f"expected {wanted}, found {text}, which would be so many bytes")
     return int(amount)
 
 

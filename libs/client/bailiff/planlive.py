@@ -10,6 +10,7 @@ from bailiff_core.plan.whatif import Answer, what_if
 from bailiff_core.words import cost_text, duration_text
 
 from .eventline import demand_text
+from .plantable import displacing
 
 YES_NO = {"starts": "yes", "reserved": "soon", "displaces": "yes, by displacing others", "waits": "no", "rejected": "no"}
 
@@ -56,10 +57,7 @@ def _sentences(pool: Pool, demand: JobDemand, answer: Answer) -> Iterator[str]:
         case _:
             ahead = f", with {answer.ahead} job{'' if answer.ahead == 1 else 's'} before it" if answer.ahead else ""
             yield f"{what} would wait{ahead}: {answer.reason}"
-            if answer.waits is not None and answer.waits.would_need:
-                yield f"to displace others it would need: {answer.waits.would_need}"
-            for rule, jobs in answer.waits.excluded.items() if answer.waits is not None else ():
-                yield f"{jobs} job{' is' if jobs == 1 else 's are'} shielded by the rule {rule}"
+            yield from displacing(answer.waits) if answer.waits is not None else ()
     yield f"computed at {pool.domain}#{pool.seq}; nothing was submitted"
 
 
@@ -70,8 +68,10 @@ def _victim(pool: Pool, victim: VictimLine) -> str:
     if victim.was_reserved:
         return f"{who}: has not started yet, loses its reservation"
     does = f"moves to {_nodes(victim.moved_to)}" if victim.moved_to else "goes back to the queue"
-    if not victim.stopped:
-        does = f"goes on with {len(victim.tasks)} fewer tasks"
+    fewer = len(victim.tasks) - len(victim.moved_to)
+    if not victim.stopped and fewer:
+        moves = f"moves {len(victim.moved_to)} to {_nodes(victim.moved_to)} and " if victim.moved_to else ""
+        does = f"{moves}goes on with {fewer} fewer tasks"
     if job.demand.on_eviction == "end":
         does = "ends"
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start

@@ -401,7 +401,7 @@ def test_live_says_who_would_leave_and_what_that_costs(scribe: Scribe, monkeypat
     quiet_story(scribe)
     digest = repr(scribe.pool.jobs)
     told = ask(scribe, monkeypatch, tmp_path / "serve.yaml", "gpus: 4\ntasks: 3\nclass: interactive\n")
-    assert told.splitlines()[0] == "serve (3 × (4 GPUs)) would run on gpu-01 × 2, gpu-02 by preempt; for it must leave:"
+    assert told.splitlines()[0] == "serve (3 × 4 GPUs) would run on gpu-01 × 2, gpu-02 by preempt; for it must leave:"
     assert told.splitlines()[1].startswith("  train-7 (train 50): 4 GPUs; loses ")
     assert "goes back to the queue" in told
     assert repr(scribe.pool.jobs) == digest

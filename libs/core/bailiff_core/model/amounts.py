@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from .document import Document, Integer, parse_bytes
+from .document import Document, Integer, written_bytes
 
 UNLIMITED = -1
 Amount = int | Fraction
@@ -90,7 +90,7 @@ def friendly_amounts(value: Any) -> Any:
     for friendly, exact, convert in (
         ("gpus", "gpu_milli", _thousandths),
         ("cpus", "cpu_milli", _thousandths),
-        ("memory", "memory_bytes", parse_bytes),
+        ("memory", "memory_bytes", written_bytes),
     ):
         if friendly in found:
             if exact in found:

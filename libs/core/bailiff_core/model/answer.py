@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .document import Count, Document, Integer, Name
-from .places import NodeShare
+from .places import NodeShare, numbers
 
 
 class VictimChoice(Document):
     """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet.
 
-    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved: where it goes on, kept for it.
+    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved: where it goes on, kept for it; of surplus
+    tasks perhaps only some.
     """
 
     job: Name
@@ -24,6 +25,16 @@ class VictimChoice(Document):
     project: str = ""
     tasks: str = ""
     moved: tuple[NodeShare, ...] = ()
+
+    @property
+    def movers(self) -> list[int]:
+        """The members with a new place."""
+        return sorted(index for share in self.moved for index in numbers(share.tasks))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether all that leaves has its new place, so that nothing is taken from the job."""
+        return bool(self.moved) and (not self.tasks or self.movers == sorted(numbers(self.tasks)))
 
 
 class Excluded(Document):
@@ -52,11 +63,21 @@ class Cost(Document):
     broken_nodes: Count = 0
 
 
+class Tried(Document):
+    """A verb that was tried and made no room: why, how many jobs it might have taken, and whom each rule kept from it."""
+
+    verb: Literal["consolidate", "reclaim", "preempt"]
+    refused: Literal["impossible", "gave-up"]
+    would_need: Annotated[str, Field(max_length=600)] = ""
+    candidates: Count = 0
+    excluded: tuple[Excluded, ...] = ()
+
+
 class Explanation(Document):
     """Why this set and no other. `proven`: an exact search finished, nothing is cheaper. `steps` of it were used.
 
     cost: of the chosen set, level by level of the objective. at_least: where nothing is proven, no set costs less than
-    this. runner_up: the next best set that was found.
+    this. runner_up: the next best set that was found. tried: the other verbs that were tried for this request, in order.
     """
 
     candidates: Count = 0
@@ -68,6 +89,7 @@ class Explanation(Document):
     cost: "Cost | None" = None
     at_least: "Cost | None" = None
     runner_up_cost: "Cost | None" = None
+    tried: tuple[Tried, ...] = ()
 
 
 class Answer(Document):

@@ -10,6 +10,7 @@ from bailiff_core.model.pool import Job, OpenRequest, Pool
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.shares import from_shares
+from bailiff_core.protections import next_to_open
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.queue.gates import Shares
 from bailiff_core.queue.order import Pass, shares_now
@@ -149,6 +150,9 @@ def _answer(pool: Pool, shares: Shares, job: Job, request: OpenRequest, answer: 
     if answer is None:
         return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="stale", retry_at=retry_at)
     if answer.refused is not None:
+        opens = next_to_open(pool, pool.rules.preemption.verbs, job)
+        if opens is not None:  # whoever is left alone for a time may be enough when that is over
+            retry_at = min(retry_at, max(opens, pool.now + pool.rules.preemption.selection_backoff))
         return PreemptionRefused(
             request=request.seq,
             verb=verb,

@@ -8,6 +8,7 @@ from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.protections import RULES, already_leaving
 from bailiff_core.queue.gates import over_limit
 from bailiff_core.scene import Scene
+from bailiff_core.words import gpus_text
 
 from .candidates import Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
@@ -76,7 +77,7 @@ def _still_needed(field: Field, fit: Fit, shielded: list[Step]) -> str:
     named = [f"{name!r}, which {says[rules[name]]}" for name in list(rules)[:NAMED]]
     if len(rules) > NAMED:
         named.append(f"{len(rules) - NAMED} more such jobs")
-    what = f"the room (with {gpus // 1000} GPUs)" if gpus >= 1000 else "the room"
+    what = f"the room (with {gpus_text(gpus)})" if gpus >= 1000 else "the room"
     return f"{what} of {'; '.join(named)}"
 
 

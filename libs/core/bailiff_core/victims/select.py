@@ -22,6 +22,7 @@ from .moves import find_new_places
 from .nearest import what_it_would_take
 from .objective import MOST_CLASSES
 from .search import Found, Search
+from .several import kind_by_kind
 from .shortlist import among_few
 from .slots import Kept
 from .terms import Terms, why_not_ask
@@ -83,6 +84,12 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
             return _refused(answer, "impossible", few.why, _explanation(few.field, budget, Found(proven=True)))
         found = Found(few.steps, proven=True, runner_up=few.runner_up, bound=few.steps)
         return _agreed(batch, answer, unit, few.field, terms, budget, found)
+    several = kind_by_kind(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
+    if several is not None:
+        field, found = several
+        if found.steps is None:
+            return _refused(answer, "impossible", found.why, _explanation(field, budget, found))
+        return _agreed(batch, answer, unit, field, terms, budget, found)
     field = batch.board.field(verb, job, under_share)
     if verb == "consolidate":
         found = consolidate(scene, unit, field, terms, budget, batch.slots)
@@ -109,8 +116,10 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms
         if isinstance(settled, NoFit):
             return _refused(answer, "gave-up", settled.why, _explanation(field, budget, found))
         place = settled
-        # Whoever had to leave for the sake of a limit would only come back above it.
-        moved = {} if terms.limited else find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
+    else:
+        scene.rooms.place(unit, place)
+    if not moved and not terms.limited:  # whoever had to leave for the sake of a limit would only come back above it
+        moved = find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
     return answer.model_copy(
         update={
             "victims": tuple(choices(found.steps, moved)),
