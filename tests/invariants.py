@@ -19,7 +19,7 @@ from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.rooms import Rooms
-from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.queue.gates import over_bounds
 from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
 from bailiff_core.records.decisions import (
@@ -194,7 +194,7 @@ def nothing_is_owed(pool: Pool) -> Complaints:
             unit = next_unit(job)
             fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, Budget(100_000)), NoFit)
             scene = scene_of(pool)
-            forbidden = unit is not None and (over_limit(scene, unit) or over_quota(scene, unit))
+            forbidden = unit is not None and over_bounds(scene, unit)
             if fits and not forbidden and job.held_because is None:
                 yield f"{job.id} waits, although there is room"
         elif job.phase not in ENDED:

@@ -28,6 +28,7 @@ from .table import Row, Run, percentile
 JOBS_OF_A_NODE = ((1, 1, 2, 2, 2), (1, 1, 1, 1, 4), (2, 2, 2, 1, 1), (1, 1, 1, 2, 3))
 PRIORITIES = (50, 50, 50, 75, 50, 50, 75, 50, 125, 50)
 ASKED = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (1, 1), (1, 2), (16, 1), (1, 8))
+STAYS = 5
 
 
 def measure(run: Run) -> list[Row]:
@@ -41,8 +42,8 @@ def measure(run: Run) -> list[Row]:
 def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     """Arrivals on a full cluster: each is tried, asks for victims, gets its answer, which is checked; then it starts.
 
-    Victims have left, and are back in the queue, before the next one arrives. Whoever lost its promise to another, or
-    was refused and asks again, is part of the decision in whose turn that falls.
+    Victims have left, and are back in the queue, before the next one arrives; the fifth before it ends, and they return.
+    Whoever lost its promise to another, or was refused and asks again, is part of the decision in whose turn that falls.
     """
     pool = _busy(nodes)
     _settle(pool)
@@ -53,7 +54,7 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
         _decide_about(pool)
         seconds.append(time.process_time() - began)
         assert job.phase != "pending" or job.refused_requests, job
-        follow_up.append(_victims_leave(pool))
+        follow_up.append(_victims_leave(pool, f"asker-{number - STAYS}"))
     assert not pool.leaving
     assert not pool.reserved
     jobs, memory = len(pool.jobs), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -91,18 +92,20 @@ def _decide_about(pool: Pool) -> None:
         _settle(pool)
 
 
-def _victims_leave(pool: Pool) -> float:
-    """Those who are leaving are gone, and all that can start runs. Seconds of the longest turn of that."""
+def _victims_leave(pool: Pool, ends: str) -> float:
+    """Those who are leaving are gone, all that can start runs, and one job has ended. Seconds of the longest turn of that."""
     longest = 0.0
     pool.now += 10_000_000
-    while pool.leaving or pool.starting:
+    done = [pool.jobs[ends]] if ends in pool.jobs and pool.jobs[ends].phase == "running" else []
+    while done or pool.leaving or pool.starting:
         happened: list[Fact] = []
-        for job in map(pool.jobs.__getitem__, pool.leaving):
+        for job in (*done, *map(pool.jobs.__getitem__, pool.leaving)):
             for task in job.tasks:
                 at = _at(pool, job, task)
-                happened += [TaskExited(**at, exit_code=85), TaskReleased(**at)]
+                happened += [TaskExited(**at, exit_code=0 if job in done else 85), TaskReleased(**at)]
         for job in map(pool.jobs.__getitem__, pool.starting):
             happened += [TaskStarted(**_at(pool, job, task)) for task in job.tasks if task.state == "starting"]
+        done = []
         for fact in happened:
             pool.seq += 1
             FOLDS[type(fact)](pool, fact)

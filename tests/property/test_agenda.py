@@ -6,6 +6,8 @@ from tests.log_builder import MINUTE, Story
 from tests.unit.core_protections.kit import rules
 
 from bailiff_core.lifecycle.agenda import DUE, Agenda, agenda_of
+from bailiff_core.model.pool import Job
+from bailiff_core.turn import wake_at
 
 POLICY = rules(
     protections={
@@ -15,7 +17,9 @@ POLICY = rules(
         "stale_gang": "2m",
     }
 )
-STEPS = st.sampled_from(["submit", "submit-large", "start", "end", "fail", "evict", "wait", "policy", "lose", "back", "cancel"])
+STEPS = st.sampled_from(
+    ["submit", "submit-large", "start", "end", "fail", "evict", "wait", "policy", "lose", "back", "cancel", "propose"]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -39,6 +43,9 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
         elif step == "lose":
             if story.pool.nodes[1].state == "ready":
                 story.lost("n2")
+        elif step == "propose":
+            if story.pool.selection is not None:
+                story.propose()
         elif step == "back":
             story.node("n2", boot=number)
         elif job is not None and step == "cancel":
@@ -52,5 +59,13 @@ def test_the_agenda_equals_a_look_at_all_jobs(steps, data):
         fresh.refresh(story.pool, ())
         assert kept.next(story.pool.now) == fresh.next(story.pool.now)
         assert kept.endings == fresh.endings
+        waits = [moment for name in story.pool.queue for moment in _again(story.job(name)) if moment > story.pool.now]
+        if waits:
+            assert wake_at(story.pool) <= min(waits)
         for rule in DUE:
             assert kept.due(story.pool, rule) == fresh.due(story.pool, rule)
+
+
+def _again(job: Job) -> tuple[int, int]:
+    """When a job that waits is tried again, and may ask again."""
+    return job.not_before, job.next_request_at

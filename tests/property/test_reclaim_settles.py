@@ -46,7 +46,7 @@ def victims_for(town: Town, scene: Trials, shares: Shares, unit: Unit, lacks: in
         for chosen in combinations(jobs(town, "running"), count):
             sizes = [job.gpus for job in chosen]
             units = [whole(job) for job in chosen]
-            if sum(sizes) - min(sizes) < lacks <= sum(sizes) and test.admits(units) and test.balanced(units):
+            if sum(sizes) - min(sizes) < lacks <= sum(sizes) and test.admits(units) and test.unbalanced(units) is None:
                 return list(chosen)
     return None
 

@@ -293,10 +293,7 @@ def may_reclaim(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool
         common = next(name for name in theirs if name in mine)
         loser, taker = theirs[theirs.index(common) - 1], mine[mine.index(common) - 1]
         remaining = used(pool, loser, gone)
-        quota, limit = bound(pool, loser, "quota"), bound(pool, loser, "limit")
-        most = UNLIMITED if quota == UNLIMITED else max(quota, share.get(loser, 0))
-        if limit != UNLIMITED:
-            most = limit if most == UNLIMITED else min(most, limit)
+        quota, most = bound(pool, loser, "quota"), allocatable(pool, shares, loser)
         if most != UNLIMITED and remaining > most:
             return True
         takers = bound(pool, taker, "quota")

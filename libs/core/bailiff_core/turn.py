@@ -113,7 +113,4 @@ def wake_at(pool: Pool) -> int | None:
             moments.append(entry.job.promise_until)
     if pool.run_limits:
         moments.append(pool.run_limits[0][0])
-    for name in pool.queue:
-        job = pool.jobs[name]
-        moments += [moment for moment in (job.not_before, job.next_request_at) if moment > pool.now]
     return min(moments, default=None)

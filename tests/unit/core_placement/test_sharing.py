@@ -5,7 +5,7 @@ from tests.builders import GIB, Sketch, asking, group
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.places import NodeShare, bits
-from bailiff_core.model.room import idle_later, idle_now
+from bailiff_core.model.room import idle_later
 from bailiff_core.model.units import whole
 from bailiff_core.placement import Budget, GangPlace, NoFit, Rooms, TaskPlace, could_ever_fit, from_shares, place_unit, to_shares
 
@@ -115,12 +115,12 @@ def test_a_promise_of_a_part_draws_on_what_is_leaving_first() -> None:
     node = sketch.node("a", gpus=1)
     holding(sketch, "goes", "a", 0, 500, phase="evicting")
     holding(sketch, "next", "a", 0, 500, phase="reserved")
-    assert idle_now(node).shares == {0: HALF}
+    assert Rooms.of(sketch.pool).nodes[node.number].now().shares == {0: HALF}
     assert idle_later(node).shares == {0: HALF}
     assert places(sketch, part(500)) == ([("a", [0])], False)
     holding(sketch, "more", "a", 0, 300, phase="reserved")
     assert places(sketch, part(300)).startswith("impossible")
-    assert idle_now(node).shares == {0: 80 * GIB * 200}
+    assert Rooms.of(sketch.pool).nodes[node.number].now().shares == {0: 80 * GIB * 200}
 
 
 def test_mib_are_exact_and_depend_on_the_device_they_land_on() -> None:

@@ -213,7 +213,7 @@ def test_an_ancestor_must_not_end_up_fuller_than_a_sibling_that_lost(asked: int,
     scene = town.scene()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
     reclaim = Reclaim(scene, shares, asker)
-    assert reclaim.balanced([victim]) is balanced
+    assert (reclaim.unbalanced([victim]) is None) is balanced
     if not balanced:
         assert reclaim.unbalanced([victim]) == (
             "project lab would use 6 of its fair share of 4 GPUs, a larger part of it than project shop would be left with"
@@ -233,10 +233,10 @@ def test_departments_entitled_to_nothing_do_not_take_from_each_other_for_ever() 
     assert may_reclaim(scene, shares, asker) is None
     reclaim = Reclaim(scene, shares, asker)
     assert reclaim.admits([victim])
-    assert not reclaim.balanced([victim])
+    assert reclaim.unbalanced([victim]) is not None
     town.runs("z2", "z")
     scene = town.scene()
-    assert Reclaim(scene, shares, asker).balanced([victim])  # one each is no worse than two and none
+    assert Reclaim(scene, shares, asker).unbalanced([victim]) is None  # one each is no worse than two and none
 
 
 def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothing() -> None:
@@ -248,7 +248,9 @@ def test_above_its_share_is_no_harm_while_the_sibling_stays_fuller_or_lost_nothi
     asker = whole(town.waits("asker", "a"))
     scene = town.scene()
     shares = {"lab": gpus(4), "shop": gpus(4), "a": gpus(3), "b": gpus(2), "z": gpus(4)}
-    assert Reclaim(scene, shares, asker).balanced([near])  # shop lost nothing
-    assert Reclaim(scene, shares, asker).balanced([far])  # lab 6/4, shop 8/4
-    assert not Reclaim(scene, {**shares, "lab": gpus(3)}, asker).balanced([far])  # 6/3 and 8/4: as full is too full
-    assert Reclaim(scene, {**shares, "shop": Amounts()}, asker).balanced([far])  # a sibling entitled to nothing is no measure
+    assert Reclaim(scene, shares, asker).unbalanced([near]) is None  # shop lost nothing
+    assert Reclaim(scene, shares, asker).unbalanced([far]) is None  # lab 6/4, shop 8/4
+    assert Reclaim(scene, {**shares, "lab": gpus(3)}, asker).unbalanced([far]) is not None  # 6/3 and 8/4: as full is too full
+    assert (
+        Reclaim(scene, {**shares, "shop": Amounts()}, asker).unbalanced([far]) is None
+    )  # a sibling entitled to nothing is no measure

@@ -10,7 +10,7 @@ from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.protections import start_within
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
-from bailiff_core.queue.gates import may_reclaim, over_limit, over_quota
+from bailiff_core.queue.gates import may_reclaim, over_bounds
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scene import scene_of
@@ -148,7 +148,7 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
     if unit is None or pool.policy is None:
         return
     scene, rules = scene_of(pool), pool.rules
-    reason = keeps_from_borrowing(scene, unit) or over_limit(scene, unit) or over_quota(scene, unit)
+    reason = keeps_from_borrowing(scene, unit) or over_bounds(scene, unit)
     if reason is None:
         mark = scene.mark()
         found = place_unit(scene.rooms, unit, Budget(rules.preemption.search_steps))

@@ -95,6 +95,7 @@ def preemption_refused(pool: Pool, decision: decisions.PreemptionRefused) -> Non
     job = pool.jobs[decision.asker.job]
     if decision.retry_at is not None:
         job.next_request_at = decision.retry_at
+        pool.stale_times[job.id] = None
         job.refused_requests += 1
     close_request(pool, decision.request)
 
@@ -104,6 +105,7 @@ def selection_timed_out(pool: Pool, decision: decisions.SelectionTimedOut) -> No
     """The room held for it is free again."""
     for request in pool.selection.requests if pool.selection is not None else ():
         pool.jobs[request.job].next_request_at = decision.retry_at
+        pool.stale_times[request.job] = None
     pool.selection = pool.answers = None
     pool.selection_failures = decision.failures
     pool.room_grew = True

@@ -11,13 +11,31 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.protections import ageing, delay, schedule_timeout, stale_gang
 
 Key = tuple[int, int, int, str]
+KNOWN_END, UNKNOWN_END = 0, 1
+
+
+def _tried_again(pool: Pool, job: Job) -> int | None:  # noqa: ARG001
+    """When the back-off of a job that failed is over."""
+    return job.not_before or None if _waits(job) else None
+
+
+def _asks_again(pool: Pool, job: Job) -> int | None:  # noqa: ARG001
+    """When a job that was refused victims may ask again."""
+    return job.next_request_at or None if _waits(job) else None
+
+
+def _waits(job: Job) -> bool:
+    return job.phase == "pending" or (job.phase in ("starting", "running") and len(job.tasks) < job.size)
+
+
 DUE: dict[str, Callable[[Pool, Job], int | None]] = {
     ageing.NAME: ageing.due,
     schedule_timeout.NAME: schedule_timeout.due,
     stale_gang.NAME: stale_gang.due,
     delay.NAME: delay.due,
+    "back-off": _tried_again,
+    "asks-again": _asks_again,
 }
-KNOWN_END, UNKNOWN_END = 0, 1
 
 
 class Line:

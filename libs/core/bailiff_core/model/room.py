@@ -8,26 +8,6 @@ from .sharing import units_of
 NO_SHARES: Mapping[int, int] = {}
 
 
-def idle_now(node: Node) -> Room:
-    """What a task may start on at once: not held, not promised. Its shares are what is free of devices that are shared.
-
-    A promise first draws on room that is on its way out, so only what it needs beyond that is kept back. Where more
-    is promised than will ever come free (an eviction got stuck), nothing is idle: the promise is about to be dropped.
-    """
-    held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
-    usable = capacity.devices & ~node.quarantined
-    room = Room(
-        usable & ~(held.devices | reserved.devices),
-        max(0, capacity.cpu_milli - held.cpu_milli - max(0, reserved.cpu_milli - releasing.cpu_milli)),
-        max(0, capacity.memory_bytes - held.memory_bytes - max(0, reserved.memory_bytes - releasing.memory_bytes)),
-        max(0, capacity.slots - held.slots - max(0, reserved.slots - releasing.slots)),
-    )
-    for number in {**held.shares, **reserved.shares}:
-        promised = max(0, reserved.shares.get(number, 0) - releasing.shares.get(number, 0))
-        _share_out(room, node, number, held.shares.get(number, 0) + promised)
-    return room
-
-
 def idle_later(node: Node) -> Room:
     """What will be free once everything on its way out is gone: idle room included, promises kept back."""
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity

@@ -1,16 +1,15 @@
 """Packs tasks where it matters which of a node's devices each gets: task by task over all different choices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from bailiff_core.model.places import bits
 
 from .budget import Budget
+from .descent import descend
 from .need import Need
 from .packing import Chunk, Where, has_room, offers, take_devices
 from .rooms import NodeRoom, Rooms
-
-NODES_PER_STEP = 16
 
 
 def find_devices(
@@ -21,35 +20,18 @@ def find_devices(
     Of equal devices of a node, and of equal nodes, one is tried; equal tasks stand on nodes in ascending order.
     """
     tasks = [need for need, count in wanted for _ in range(count)]
-    start = rooms.mark()
-    effort = 1 + len(rooms.nodes if where.within is None else where.within) // NODES_PER_STEP
-    chunks: list[Chunk] = []
-    levels = [_choices(rooms, tasks, chunks, where, later=later)]
-    marks = [start]
-    try:
-        while levels:
-            rooms.rollback(marks[-1])
-            del chunks[len(levels) - 1 :]
-            if not budget.spend(effort):
-                return "gave-up"
-            choice = next(levels[-1], None)
-            if choice is None:
-                levels.pop()
-                marks.pop()
-                continue
-            node, mask = choice
-            chunks.append(take_devices(rooms, tasks[len(chunks)], node, mask))
-            if len(chunks) == len(tasks):
-                return list(chunks)
-            marks.append(rooms.mark())
-            levels.append(_choices(rooms, tasks, chunks, where, later=later))
-    finally:
-        rooms.rollback(start)
-    return "impossible"
+
+    def choices(taken: Sequence[Chunk]) -> Iterator[tuple[NodeRoom, int]]:
+        return _choices(rooms, tasks, taken, where, later=later)
+
+    def take(at: int, choice: tuple[NodeRoom, int]) -> Chunk:
+        return take_devices(rooms, tasks[at], *choice)
+
+    return descend(rooms, where, budget, len(tasks), choices, take)
 
 
 def _choices(
-    rooms: Rooms, tasks: list[Need], placed: list[Chunk], where: Where, *, later: bool
+    rooms: Rooms, tasks: list[Need], placed: Sequence[Chunk], where: Where, *, later: bool
 ) -> Iterator[tuple[NodeRoom, int]]:
     """Nodes and devices for the next task; none where one of the tasks to come has no room even by itself."""
     left: dict[Need, int] = {}

@@ -1,16 +1,15 @@
 """Packs tasks of several needs when filling greedily has failed: all packings are tried, within a budget."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from .budget import Budget
+from .descent import descend
 from .need import Need
 from .offers import Offer
 from .packing import Chunk, Where, capacity, offers, take_chunk
 from .rooms import Rooms
-
-NODES_PER_STEP = 16
 
 
 def find_packing(
@@ -20,34 +19,24 @@ def find_packing(
 
     depends-on-devices: nothing was found, but another choice of devices on the nodes might do better.
 
-    Each spread tried costs steps by the size of the pool.
     Equal nodes are interchangeable: of two, the first takes at least as many tasks.
     """
-    start = rooms.mark()
-    effort = 1 + len(rooms.nodes if where.within is None else where.within) // NODES_PER_STEP
-    chunks: list[list[Chunk]] = []
-    levels = [_spreads(rooms, wanted, 0, where, later=later)]
-    marks = [start]
-    try:
-        while levels:
-            rooms.rollback(marks[-1])
-            del chunks[len(levels) - 1 :]
-            if not budget.spend(effort):
-                return "gave-up"
-            spread = next(levels[-1], None)
-            if spread is None:
-                levels.pop()
-                marks.pop()
-                continue
-            need = wanted[len(levels) - 1][0]
-            chunks.append([take_chunk(rooms, need, offer.node, offer.suited, offer.count, later=later) for offer in spread])
-            if len(levels) == len(wanted):
-                return [chunk for level in chunks for chunk in level]
-            if all(capacity(rooms, need, where, later=later) >= count for need, count in wanted[len(levels) :]):
-                marks.append(rooms.mark())
-                levels.append(_spreads(rooms, wanted, len(levels), where, later=later))
-    finally:
-        rooms.rollback(start)
+
+    def choices(taken: Sequence[list[Chunk]]) -> Iterator[list[Offer]] | None:
+        rest = wanted[len(taken) :]
+        if taken and not all(capacity(rooms, need, where, later=later) >= count for need, count in rest):
+            return None
+        return _spreads(rooms, wanted, len(taken), where, later=later)
+
+    def take(level: int, spread: list[Offer]) -> list[Chunk]:
+        need = wanted[level][0]
+        return [take_chunk(rooms, need, offer.node, offer.suited, offer.count, later=later) for offer in spread]
+
+    found = descend(rooms, where, budget, len(wanted), choices, take)
+    if found == "gave-up":
+        return found
+    if found != "impossible":
+        return [chunk for level in found for chunk in level]
     return "impossible" if _devices_interchangeable(rooms, wanted) else "depends-on-devices"
 
 

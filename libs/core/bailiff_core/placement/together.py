@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Literal
 
 from .budget import Budget
+from .descent import NODES_PER_STEP
 from .domains import Domain, asked_for, domains_within
 from .need import Need, Needs
 from .packing import Chunk, Where, capacity
 from .parts import Part
 from .rooms import Rooms
-from .search import NODES_PER_STEP
 from .solve import NoFit, pack
 
 Dealt = list[tuple[Needs, list[Chunk]]]  # part by part: who is to stand on these chunks

@@ -13,7 +13,7 @@ from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
-from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.queue.gates import over_bounds
 from bailiff_core.records import decisions
 from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import time_text
@@ -370,7 +370,7 @@ def _why(pool: Pool, job: Job) -> str:
     if job.phase == "reserved":
         return "its other tasks wait for the room that is reserved for them; it grows once they run"
     scene = scene_of(pool)
-    forbidden = over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit)
+    forbidden = over_bounds(scene, unit) or keeps_from_borrowing(scene, unit)
     if "allocate" not in pool.rules.preemption.verbs and forbidden is None:
         return "allocate may not run"
     if forbidden is not None:

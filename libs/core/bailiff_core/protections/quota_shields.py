@@ -100,7 +100,7 @@ class _Bounds:
             return None
         usage, unit = _usage(pool), next_unit(asker)
         if unit is not None and "reclaim" in rules.preemption.verbs:
-            shares = fair_shares(usage.tree, usage.total, usage.requests)
+            shares = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
             leaf = usage.leaf_of(asker)
             after = usage.allocated(leaf).plus(of_unit(unit, usage.smallest))
             if any(_excess(after, allocatable(usage.tree.branches[leaf], shares[leaf]))):

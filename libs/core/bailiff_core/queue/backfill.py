@@ -9,6 +9,8 @@ the head's turn comes nearer and never moves away, however many small jobs arriv
 from collections.abc import Iterator
 from heapq import merge
 
+import numpy as np
+
 from bailiff_core.lifecycle.agenda import KNOWN_END, UNKNOWN_END, Key, agenda_of
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Job, Pool, Room
@@ -18,7 +20,9 @@ from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
-from bailiff_core.placement.rooms import NodeRoom
+from bailiff_core.placement.parts import has_rules
+from bailiff_core.placement.rooms import NodeRoom, slots_for
+from bailiff_core.placement.tally import tally_of
 from bailiff_core.scene import Scene
 
 Kept = tuple[str, dict[int, Room], int | None]
@@ -86,7 +90,7 @@ class Backfill:
         if could_ever_fit(self._scene.pool, self._head.job.demand) is not None:
             return
         endings = _Endings(self._scene, self._budget)
-        low = high = 0
+        low = high = self._counted(endings)
         place = self._fits()
         while place is None:
             low = high + 1
@@ -110,6 +114,30 @@ class Backfill:
         after = [node.later for node in nodes]
         endings.let_go(0)
         self._kept = {node.number: _difference(node, later) for node, later in zip(nodes, after, strict=True)}
+
+    def _counted(self, endings: "_Endings") -> int:
+        """How many have to be gone for equal tasks to have slots, as far as that can be counted node by node; they are gone.
+
+        With fewer there is no place.
+        """
+        need, wanted = next(iter(self._wanted.items()))
+        if len(self._wanted) > 1 or not need.gpus or need.nodes or has_rules(self.head.demand):
+            return 0
+        rooms, tally = self._scene.rooms, tally_of(self._scene.rooms, need)
+        slots: dict[int, int] = {}
+        for at in np.flatnonzero(tally.free >= need.gpus).tolist():
+            node, devices = tally.suited[at]
+            slots[at] = slots_for(need, node, node.later, devices)
+        missing, gone = wanted - sum(slots.values()), 0
+        while missing > 0 and endings.let_go(gone + 1) > gone:
+            gone += 1
+            for node, _ in rooms.standing(endings.last()):
+                place = tally.place_of.get(node.number)
+                if place is not None:
+                    now = slots_for(need, node, node.later, tally.suited[place][1])
+                    missing -= now - slots.get(place, 0)
+                    slots[place] = now
+        return gone
 
     def _fits(self) -> GangPlace | None:
         rooms = self._scene.rooms
@@ -146,6 +174,10 @@ class _Endings:
             self._scene.rooms.evict(whole(self._known[at][0]))
             self._marks.append(self._scene.rooms.mark())
         return len(self._marks) - 1
+
+    def last(self) -> Unit:
+        """Who was let go last."""
+        return whole(self._known[len(self._marks) - 2][0])
 
     def last_end(self) -> int | None:
         """When the last of those that are gone ends, as far as that is known; now, where nobody had to go."""

@@ -14,21 +14,30 @@ from bailiff_core.placement.gang import GangPlace
 
 from .fair_share import allocatable
 from .measure import of_unit
-from .tree import called
+from .tree import NO_BOUNDS, called
 from .usage import Usage
 
 if TYPE_CHECKING:
     from bailiff_core.scene import Scene
 
 Shares = Mapping[str, Amounts]
+FIRM = " for work that is not preemptible"
+
+
+def over_bounds(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> str | None:
+    """Why the unit may not be added to what its projects use: `over_limit`, or `over_quota`."""
+    return over_limit(scene, unit, place) or over_quota(scene, unit, place)
 
 
 def over_limit(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> str | None:
     """Why the unit would take a project above its limit. Without a place: whatever device it lands on."""
     usage = scene.usage
-    asked = _at_least(usage, unit, place)
+    asked: Amounts | None = None
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         limit = usage.tree.branches[project].limit
+        if limit == NO_BOUNDS:
+            continue
+        asked = asked or _at_least(usage, unit, place)
         over = _beyond(usage.allocated(project), asked, limit)
         if over is not None:
             return _would_use(project, over, usage.allocated(project).plus(asked), limit, "limit")
@@ -46,7 +55,7 @@ def over_quota(scene: "Scene", unit: Unit, place: GangPlace | None = None) -> st
         over = _beyond(usage.non_preemptible(project), asked, quota)
         if over is not None:
             used = usage.non_preemptible(project).plus(asked)
-            return _would_use(project, over, used, quota, "quota", " for work that is not preemptible")
+            return _would_use(project, over, used, quota, "quota", FIRM)
     return None
 
 
@@ -56,11 +65,12 @@ def never_within_bounds(scene: "Scene", unit: Unit) -> str | None:
     asked = of_unit(unit, usage.smallest)
     for project in usage.tree.branches[usage.leaf_of(unit.job)].path:
         branch = usage.tree.branches[project]
-        for bound, word in ((branch.limit, "limit"), (branch.quota if not unit.job.preemptible else branch.limit, "quota")):
-            over = _beyond(NOTHING, asked, bound)
-            if over is not None:
-                what = " for work that is not preemptible" if word == "quota" else ""
-                return _would_use(project, over, asked, bound, word, what)
+        over = _beyond(NOTHING, asked, branch.limit)
+        if over is not None:
+            return _would_use(project, over, asked, branch.limit, "limit")
+        over = None if unit.job.preemptible else _beyond(NOTHING, asked, branch.quota)
+        if over is not None:
+            return _would_use(project, over, asked, branch.quota, "quota", FIRM)
     return None
 
 
@@ -132,12 +142,10 @@ class Reclaim:
                 return False
         return True
 
-    def balanced(self, units: Iterable[Unit]) -> bool:
-        """Whether no ancestor of the asker ends up above its fair share and fuller than a sibling that lost."""
-        return self.unbalanced(units) is None
-
     def unbalanced(self, units: Iterable[Unit]) -> str | None:
-        """Why the plan would only turn the tables, if it would."""
+        """Why the plan would only turn the tables: an ancestor of the asker would end up above its fair share and fuller
+        than a sibling that lost.
+        """
         tree = self._usage.tree
         lost: dict[str, Amounts] = {}
         for unit in units:

@@ -50,13 +50,12 @@ def of_unit(unit: Unit, device_bytes: int) -> Amounts:
 
 def of_members(job: Job, indices: Iterable[int], device_bytes: int) -> Amounts:
     """These members of the job."""
+    if len(job.demand.tasks) == 1:
+        return exact(of_task(job.demand.tasks[0], device_bytes).times(sum(1 for _ in indices)))
     counts = [0] * len(job.demand.tasks)
-    if len(counts) == 1:
-        counts[0] = sum(1 for _ in indices)
-    else:
-        group_of = [at for at, group in enumerate(job.demand.tasks) for _ in range(group.count)]
-        for index in indices:
-            counts[group_of[index] if index < len(group_of) else -1] += 1  # of a job scaled down some may still be there
+    group_of = [at for at, group in enumerate(job.demand.tasks) for _ in range(group.count)]
+    for index in indices:
+        counts[group_of[index] if index < len(group_of) else -1] += 1  # of a job scaled down some may still be there
     found = NOTHING
     for group, count in zip(job.demand.tasks, counts, strict=True):
         if count:

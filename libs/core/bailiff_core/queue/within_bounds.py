@@ -17,7 +17,7 @@ from bailiff_core.placement.packing import ANYWHERE, capacity
 from bailiff_core.placement.parts import has_rules
 from bailiff_core.placement.rooms import Rooms
 
-from .gates import over_limit, over_quota
+from .gates import over_bounds
 from .measure import by_bytes
 
 if TYPE_CHECKING:
@@ -36,26 +36,21 @@ def place_within_bounds(scene: "Scene", unit: Unit, budget: Budget, *, promised:
     first = place_unit(rooms, unit, budget, promised=promised)
     if isinstance(first, NoFit) or not by_bytes(unit.job):
         return first
-    over = broken_bound(scene, unit, first)
+    over = over_bounds(scene, unit, first)
     if over is None:
         return first
     rooms.rollback(mark)
     sizes = _sizes(rooms)
     for least in sorted(dict.fromkeys(sizes.values()))[1:]:
         found = place_unit(rooms, _only_on(unit, [name for name in sizes if sizes[name] >= least]), budget, promised=promised)
-        if isinstance(found, GangPlace) and broken_bound(scene, unit, found) is None:
+        if isinstance(found, GangPlace) and over_bounds(scene, unit, found) is None:
             return found
         rooms.rollback(mark)
     spread = _largest_first(rooms, unit, sizes, budget, promised=promised)
-    if spread is not None and broken_bound(scene, unit, spread) is None:
+    if spread is not None and over_bounds(scene, unit, spread) is None:
         return spread
     rooms.rollback(mark)
     return over
-
-
-def broken_bound(scene: "Scene", unit: Unit, place: GangPlace) -> str | None:
-    """Which limit, or quota for what is not preemptible, the unit would break at this place."""
-    return over_limit(scene, unit, place) or over_quota(scene, unit, place)
 
 
 def _sizes(rooms: Rooms) -> dict[str, int]:

@@ -12,9 +12,9 @@ from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
 from bailiff_core.queue.backfill import Backfill
-from bailiff_core.queue.gates import over_limit, over_quota
+from bailiff_core.queue.gates import over_bounds
 from bailiff_core.queue.order import Pass, queue_key
-from bailiff_core.queue.within_bounds import broken_bound, place_within_bounds
+from bailiff_core.queue.within_bounds import place_within_bounds
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
 from bailiff_core.records.payload import Decision
 from bailiff_core.scene import scene_of
@@ -45,7 +45,8 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     waiting = [job for job in waiting if not behind_selection(pool, job)]
     if not waiting:
         return
-    head = _head(pool)
+    everybody = not pool.rules.projects and len(waiting) == len(pool.queue)
+    head = None if everybody else _head(pool)
     if head is not None and head.id not in pool.untried:
         waiting.append(head)
     began = scene_of(pool).usage.changes_since(0)[0]
@@ -57,13 +58,15 @@ def allocate(pool: Pool) -> Iterator[Decision]:
             found = _find(pool, unit, backfill if job is not head else None)
             if isinstance(found, GangPlace):
                 yield _placed(pool, unit, found)
-                scene_of(pool)
+                scene_of(pool)  # brought up to date: the pass goes by its use of projects
                 order.put_back(job)
                 if job is head:
                     head = _head(pool)
                     if head is not None:
                         order.put_back(head)
                 continue
+            if everybody:  # all are in the pass, in the order of the queue: who is its head is known when one fails
+                everybody, head = False, _head(pool)
             if job is head:
                 backfill = Backfill(scene_of(pool), unit, _budget(pool))
             if unit.core and not job.told_waiting:
@@ -82,7 +85,7 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     shape = shape_of(unit)
     if shape in pool.unplaceable and (unit.job.told_waiting or not unit.core):
         return pool.unplaceable[shape]  # nobody is told why
-    forbidden = over_limit(scene, unit) or over_quota(scene, unit)
+    forbidden = over_bounds(scene, unit)
     if forbidden is not None:
         return forbidden
     if shape in pool.unplaceable:
@@ -104,7 +107,7 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         if not isinstance(place, GangPlace):
             backfill.kept_out[shape] = None
             return _pass_over(pool, unit, backfill)
-        return broken_bound(scene, unit, place) or place
+        return over_bounds(scene, unit, place) or place
     return place
 
 
@@ -136,7 +139,7 @@ def why_it_waits(pool: Pool, job: Job) -> str:
     if unit is None:
         return "it does not fit"
     scene = scene_of(pool)
-    forbidden = over_limit(scene, unit) or over_quota(scene, unit)
+    forbidden = over_bounds(scene, unit)
     return forbidden or pool.unplaceable.get(shape_of(unit), "it does not fit")
 
 
@@ -151,7 +154,7 @@ def _head(pool: Pool) -> Job | None:
         if job.phase != "pending" or not ready_to_try(pool, job) or lets_others_pass(pool, job):
             continue
         unit = next_unit(job)
-        if unit is None or over_limit(scene, unit) or over_quota(scene, unit) or keeps_from_borrowing(scene, unit):
+        if unit is None or over_bounds(scene, unit) or keeps_from_borrowing(scene, unit):
             continue
         if could_ever_fit(pool, job.demand) is None:
             return job

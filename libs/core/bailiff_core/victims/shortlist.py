@@ -27,7 +27,7 @@ from .objective import Price, Scale
 from .slots import Option, Slots
 from .terms import Terms
 
-WORTH_IT = 2_000  # with fewer jobs that hold room, all of them are looked at
+WORTH_IT = 200  # with fewer jobs that hold room, all of them are looked at
 FIRST_LOOK = 8
 MOST_GAINS = 16
 LARGEST = 1 << 62
