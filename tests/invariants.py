@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing
+from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing, sums_by_node
 
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
-from bailiff_core.model.pool import ENDED, Pool, Room, Task
-from bailiff_core.model.room import add
-from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.pool import ENDED, Pool, Task
 from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
@@ -68,8 +66,9 @@ def no_device_is_over_its_whole(pool: Pool) -> Complaints:
 
 def nothing_is_over_filled(pool: Pool) -> Complaints:
     """§8.1: no more CPU, memory, slots or devices are held than the node has."""
+    sums = sums_by_node(pool)
     for node in pool.nodes.values():
-        held, capacity = _recomputed(pool, node.number)[0], node.capacity
+        held, capacity = sums[node.number][0], node.capacity
         for name in ("cpu_milli", "memory_bytes", "slots"):
             if getattr(held, name) > getattr(capacity, name):
                 yield f"{node.name} has {name} {getattr(capacity, name)} and holds {getattr(held, name)}"
@@ -79,25 +78,11 @@ def nothing_is_over_filled(pool: Pool) -> Complaints:
 
 def sums_are_true(pool: Pool) -> Complaints:
     """held, releasing and reserved of each node are what its tasks add up to."""
+    sums = sums_by_node(pool)
     for node in pool.nodes.values():
-        for name, expected in zip(("held", "releasing", "reserved"), _recomputed(pool, node.number), strict=True):
+        for name, expected in zip(("held", "releasing", "reserved"), sums[node.number], strict=True):
             if getattr(node, name) != expected:
                 yield f"{node.name}.{name} is {getattr(node, name)}, its tasks add up to {expected}"
-
-
-def _recomputed(pool: Pool, number: int) -> tuple[Room, Room, Room]:
-    held, releasing, reserved = Room(), Room(), Room()
-    for job, task in standing(pool):
-        if task.node != number:
-            continue
-        amount = amount_of(pool.nodes[number], job.group(task.index), task.devices)
-        if task.state == "reserved":
-            add(reserved, *amount)
-            continue
-        add(held, *amount)
-        if is_leaving(job, task):
-            add(releasing, *amount)
-    return held, releasing, reserved
 
 
 def indices_are_true(pool: Pool) -> Complaints:

@@ -232,7 +232,7 @@ async def test_a_job_that_can_never_fit_is_refused_and_told_why(system: System) 
         await pool.request(SubmitJob(demand=demand, spec=JobSpec(command="true")), "never-fits")
         rejected = await pool.record(InputRejected, id="never-fits")
         assert rejected.code == "never-fits"
-        assert "lacks 16 usable GPUs" in rejected.reason
+        assert "fewer than 16 usable GPUs" in rejected.reason
         assert "never-fits" not in pool.pool.jobs
         await pool.verify()
 

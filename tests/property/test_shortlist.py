@@ -35,7 +35,7 @@ def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
                 priority=dice.choice((10, 20, 30)),
                 preemptible=dice.random() < 0.9,
                 age=dice.choice(ages),
-                phase=dice.choice(("running",) * 9 + ("reserved",)),
+                phase=dice.choice(("running",) * 9 + ("reserved", "evicting")),
             )
             number += 1
     for _ in range(dice.randint(0, 3)):  # gangs over two nodes

@@ -21,7 +21,7 @@ from bailiff_bus.port import BusUnavailable
 from bailiff_bus.settings import SettingsError, read_pools
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
-from bailiff_core.words import duration_text
+from bailiff_core.words import count_text, duration_text
 
 from .client import Client
 from .policydoctor import oddities
@@ -57,7 +57,7 @@ async def examine(client: Client, settings: ClientSettings, *, state_dir: Path |
     bootstrap = settings.kafka.bootstrap
     try:
         brokers = await _brokers(client)
-        found.append(finding("kafka", "ok", f"{bootstrap} answers" + (f", {brokers} broker(s)" if brokers else "")))
+        found.append(finding("kafka", "ok", f"{bootstrap} answers" + (f", {count_text(brokers, 'broker')}" if brokers else "")))
         found += [check async for check in topic_checks(client, brokers)]
         found += [check async for check in domain_checks(client, settings)]
         found.append(await clock_check(client, probe=probe))
@@ -191,10 +191,9 @@ async def _domain_check(client: Client, name: str) -> Check:
         return finding(check, "wrong", f"its log cannot be folded: {error}", advice)
     pool = view.pool
     age = max(0, client.now() - pool.now)
-    orphans = f", {view.reader.orphans} orphans" if view.reader.orphans else ""
-    shown = (
-        f"head #{pool.seq}, {duration_text(age)} old, epoch {pool.epoch}, {len(pool.nodes)} nodes, {len(pool.jobs)} jobs{orphans}"
-    )
+    orphans = f", {count_text(view.reader.orphans, 'orphan')}" if view.reader.orphans else ""
+    counts = f"{count_text(len(pool.nodes), 'node')}, {count_text(len(pool.jobs), 'job')}"
+    shown = f"head #{pool.seq}, {duration_text(age)} old, epoch {pool.epoch}, {counts}{orphans}"
     if pool.reports_stale:
         advice = "when they are back: bailiff node return"
         return finding(check, "wrong", f"{shown}; {len(pool.reports_stale)} nodes fell silent at once", advice)

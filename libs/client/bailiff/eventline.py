@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rich.text import Text
 
+from bailiff_core.explain import needs_text
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare, numbers, ranges
@@ -93,23 +94,6 @@ def lines(record: Record, pool: Pool | None = None) -> list[Line]:
     ]
 
 
-def jobs_of(record: Record) -> set[str]:
-    """The jobs that the record is about."""
-    data = record.data
-    found: set[str] = set()
-    job = getattr(data, "job", None)
-    if isinstance(job, str):
-        found.add(job)
-    if isinstance(data, facts.JobSubmitted):
-        found.add(data.demand.job)
-    if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
-        found.add(data.asker.job)
-    if isinstance(data, decisions.PreemptionDecided):
-        found.update(choice.job for choice in data.victims)
-        found.update(data.dropped, data.spared)
-    return found
-
-
 def plain(text: str) -> str:
     """The text without anything that a terminal would obey."""
     return "".join(char if char.isprintable() else "�" for char in text)
@@ -154,7 +138,8 @@ def demand_text(demand: JobDemand) -> str:
         parts += [f"{thousandths_text(group.cpu_milli)} CPU"] if group.cpu_milli else []
         parts += [memory_text(group.memory_bytes)] if group.memory_bytes else []
         text = ", ".join(parts) or "no GPU"
-        groups.append(f"{group.count} × ({text})" if group.count > 1 else text)
+        shown = f"({text})" if len(parts) > 1 else text
+        groups.append(f"{group.count} × {shown}" if group.count > 1 else text)
     least = f" (at least {demand.min_tasks} tasks)" if demand.min_tasks is not None else ""
     return " + ".join(groups) + least
 
@@ -472,6 +457,7 @@ REASONS = {
     "given-up": "the plan behind it was given up",
     "preempted": "a job of higher priority takes the room",
     "scaled": "the job does not ask for it any more",
+    "policy": "the policy in force does not allow it",
 }
 
 
@@ -562,14 +548,17 @@ REFUSALS = {
     "impossible": "no set of jobs that may be evicted makes room",
     "gave-up": "the search used up its steps",
     "stale": "the answer was out of date",
-    "not-needed": "it is not needed any more",
+    "not-needed": "nobody needs to leave for it",
 }
 
 
 @tells(decisions.PreemptionRefused)
 def _preemption_refused(decision: decisions.PreemptionRefused, pool: Pool) -> Said:
-    need = f"it would need: {decision.would_need}" if decision.would_need else ""
-    excluded = "; ".join(f"{rule.jobs} {rule.rule}" for rule in decision.explanation.excluded)
+    need = f"it would need: {needs}" if (needs := needs_text(decision)) else ""
+    why = decision.explanation
+    groups = [(f"{tried.verb}: ", tried.excluded) for tried in why.tried]
+    groups.append((f"{decision.verb}: " if groups else "", why.excluded))
+    excluded = "; ".join(under + ", ".join(f"{each.jobs} {each.rule}" for each in group) for under, group in groups if group)
     more = _joined(REFUSALS[decision.reason], need, f"left out: {excluded}" if excluded else "")
     return Said("preemption refused", decision.asker.job, _joined(more, _until(pool, decision.retry_at, "asks again")), "warn")
 
@@ -618,8 +607,13 @@ def _job_requeued(decision: decisions.JobRequeued, pool: Pool) -> Said:
     return Said("job requeued", decision.job, _joined(f"{how}: {decision.cause}", lost, later), "warn")
 
 
+def how_it_ended(decision: decisions.JobEnded) -> str:
+    """What there is to say of a job's end beside its outcome."""
+    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
+    return _joined(decision.reason, f"exit codes {codes}" if codes else "")
+
+
 @tells(decisions.JobEnded)
 def _job_ended(decision: decisions.JobEnded, _pool: Pool) -> Said:
-    codes = ", ".join(f"task {task}: {code}" for task, code in list(decision.exit_codes.items())[:4] if code)
-    more = _joined(decision.outcome, decision.reason, f"exit codes {codes}" if codes else "")
+    more = _joined(decision.outcome, how_it_ended(decision))
     return Said("job ended", decision.job, more, "good" if decision.outcome == "succeeded" else "bad")

@@ -15,7 +15,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import count_text
 
-from .eventline import lines, node_name, plain
+from .eventline import how_it_ended, lines, node_name, plain
 
 WORDS: Mapping[str, str] = {
     "Submitted": "the job was accepted and waits",
@@ -103,7 +103,7 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             if job is not None and job.phase == "running" and job.last_start == record.time and _was_last(job, data.task, record):
                 yield {**_row(record, pool, _start_word(job), job.id), "reason": f"attempt {job.attempt}"}
         case decisions.JobEnded():
-            yield _row(record, pool, data.outcome.capitalize(), data.job)
+            yield {**_row(record, pool, data.outcome.capitalize(), data.job), "reason": plain(how_it_ended(data))}
         case decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck() | decisions.EvictionWithdrawn():
             yield _row(record, pool, SIMPLE[type(data)], data.job, tasks=data.tasks)
         case facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost():

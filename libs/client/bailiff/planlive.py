@@ -10,6 +10,7 @@ from bailiff_core.plan.whatif import Answer, what_if
 from bailiff_core.words import cost_text, duration_text
 
 from .eventline import demand_text
+from .plantable import displacing
 
 YES_NO = {"starts": "yes", "reserved": "soon", "displaces": "yes, by displacing others", "waits": "no", "rejected": "no"}
 
@@ -56,10 +57,7 @@ def _sentences(pool: Pool, demand: JobDemand, answer: Answer) -> Iterator[str]:
         case _:
             ahead = f", with {answer.ahead} job{'' if answer.ahead == 1 else 's'} before it" if answer.ahead else ""
             yield f"{what} would wait{ahead}: {answer.reason}"
-            if answer.waits is not None and answer.waits.would_need:
-                yield f"to displace others it would need: {answer.waits.would_need}"
-            for rule, jobs in answer.waits.excluded.items() if answer.waits is not None else ():
-                yield f"{jobs} job{' is' if jobs == 1 else 's are'} shielded by the rule {rule}"
+            yield from displacing(answer.waits) if answer.waits is not None else ()
     yield f"computed at {pool.domain}#{pool.seq}; nothing was submitted"
 
 

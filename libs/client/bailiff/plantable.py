@@ -1,6 +1,6 @@
 """A plan for people: per round what was decided, who stands where now, what is free, and who waits why."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff_core.plan import PlanReport, Round
-from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, VictimLine
+from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 
 from .eventline import plain
 from .tables import table
@@ -61,9 +61,23 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
         told.append("proven to be the cheapest" if decision.proven else "the cheapest found; the search gave up before a proof")
     if decision.runner_up:
         told.append(f"next best: {', '.join(decision.runner_up)}")
-    told += [f"{jobs} shielded by {rule}" for rule, jobs in decision.excluded.items()]
+    told += shielded(decision.excluded)
     if told:
         yield Text(plain(f"      {'; '.join(told)}"), "dim")
+    for tried in decision.tried:
+        yield Text(plain(f"      {tried_text(tried)}"), "dim")
+
+
+def shielded(excluded: Mapping[str, int]) -> list[str]:
+    """`1 job is shielded by not-preemptible`, rule by rule."""
+    return [f"{_many(jobs, 'job')} {'is' if jobs == 1 else 'are'} shielded by {rule}" for rule, jobs in excluded.items()]
+
+
+def tried_text(tried: TriedLine) -> str:
+    """What a verb that was tried in vain came to."""
+    ended = "gave up" if tried.gave_up else "found nobody"
+    need = f": {tried.would_need}" if tried.would_need else ""
+    return "; ".join([f"{tried.verb} {ended}{need}", *shielded(tried.excluded)])
 
 
 def _victim(victim: VictimLine) -> str:
@@ -81,6 +95,13 @@ def _victim(victim: VictimLine) -> str:
 
 def _many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def displacing(line: WaitLine) -> list[str]:
+    """Why the job displaces nobody, verb by verb where several were tried."""
+    if len(line.tried) > 1:
+        return [tried_text(tried) for tried in line.tried]
+    return [*([f"to displace others: {line.would_need}"] if line.would_need else []), *shielded(line.excluded)]
 
 
 def _jobs(lines: Iterable[TaskLine]) -> RenderableType:
@@ -132,7 +153,6 @@ def _number(value: float) -> str:
 def _waiting(found: Round) -> RenderableType:
     made = table("WAITS", "WHY")
     for line in found.waiting:
-        why = [line.reason, *([f"to displace others: {line.would_need}"] if line.would_need else [])]
-        why += [f"{jobs} shielded by {rule}" for rule, jobs in line.excluded.items()]
+        why = [line.reason, *displacing(line)]
         made.add_row(Text(plain(line.job), "bold"), Text("\n".join(plain(each) for each in why)))
     return made

@@ -5,10 +5,11 @@ null, durations are seconds, memory is bytes, CPU millicores, GPUs whole ones. `
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict
 
 from bailiff_bus.log import Entry
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.places import bits
 from bailiff_core.model.policy import VERBS
 from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
@@ -28,7 +29,8 @@ class JobRow(TypedDict):
 
     or `held` (a decision about it failed) or `cancelling`. waiting_s counts since it was submitted or last evicted,
     running_s since all its tasks run. priority: as it counts now, base_priority: its class's. gpus: whole ones of the
-    gang; gpus_text also says parts. placed_tasks hold room, reserved_nodes is where the job is promised some.
+    gang; gpus_text also says parts, and placed_gpus_text those of placed_tasks, which hold room. reserved_nodes is where
+    the job is promised some.
     """
 
     job: str
@@ -41,6 +43,7 @@ class JobRow(TypedDict):
     ahead: int | None
     gpus: int
     gpus_text: str
+    placed_gpus_text: str
     tasks: int
     min_tasks: int
     placed_tasks: int
@@ -203,6 +206,7 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
     running = job.phase in ("running", "evicting") or (job.phase in ENDED and job.last_start is not None)
     waits = job.phase in ("pending", "reserved", "starting")
     since = max(job.submitted_at, job.last_eviction or 0)
+    placed = [task for task in job.tasks if task.state in ("starting", "running", "exited")]
     return {
         "job": job.id,
         "project": job.project,
@@ -213,10 +217,11 @@ def job_row(pool: Pool, job: Job, now: int, ahead: int | None = None) -> JobRow:
         "state": state_of(job),
         "ahead": ahead,
         "gpus": job.gpus,
-        "gpus_text": job_gpus_text(job),
+        "gpus_text": gpus_of_tasks(group for group in job.demand.tasks for _ in range(group.count)),
+        "placed_gpus_text": gpus_of_tasks(job.group(task.index) for task in placed),
         "tasks": job.size,
         "min_tasks": job.minimum,
-        "placed_tasks": sum(task.state in ("starting", "running", "exited") for task in job.tasks),
+        "placed_tasks": len(placed),
         "nodes": _names(pool, job.tasks),
         "reserved_nodes": _names(pool, [*(task for task in job.tasks if task.state == "reserved"), *job.promise]),
         "attempt": job.attempt,
@@ -235,12 +240,12 @@ def _names(pool: Pool, tasks: list[Task]) -> list[str]:
     return list(dict.fromkeys(node_name(pool, task.node) for task in tasks))
 
 
-def job_gpus_text(job: Job) -> str:
-    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some."""
+def gpus_of_tasks(groups: Iterable[TaskGroup]) -> str:
+    """`4` for whole GPUs, `2.5` with parts of some, `2 × 4GiB` beside them for memory of some. groups: one per task."""
     milli, bytes_of = 0, dict[int, int]()
-    for group in job.demand.tasks:
-        devices = group.count * (group.gpu_devices or 1)
-        milli += group.count * group.gpu_milli + devices * (group.gpu_share_milli or 0)
+    for group in groups:
+        devices = group.gpu_devices or 1
+        milli += group.gpu_milli + devices * (group.gpu_share_milli or 0)
         if group.gpu_share_bytes is not None:
             bytes_of[group.gpu_share_bytes] = bytes_of.get(group.gpu_share_bytes, 0) + devices
     parts = [thousandths_text(milli)] if milli or not bytes_of else []
@@ -484,8 +489,12 @@ def classes(pool: Pool) -> list[ClassRow]:
 
 
 def policy(pool: Pool) -> dict[str, Any]:
-    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it."""
-    return {"pool": pool.domain, "seq": pool.policy_revision, "policy": policy_document(pool.rules)}
+    """The policy in force, whole, as a file would hold it (durations such as `30s`), and the record that brought it.
+
+    scope: of preempt, also where the policy leaves it to whether there are projects.
+    """
+    document = policy_document(pool.rules)
+    return {"pool": pool.domain, "seq": pool.policy_revision, "scope": pool.rules.scope, "policy": document}
 
 
 # --- records

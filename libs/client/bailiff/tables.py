@@ -96,7 +96,7 @@ def jobs(rows: Sequence[JobRow], *, wide: bool = False) -> RenderableType:
             *([text(row["project"] or "-")] if wide else []),
             text(f"{row['priority_class']} {row['priority']}"),
             state(row["state"]),
-            "-" if row["gpus_text"] == "0" else row["gpus_text"],
+            _gpus(row),
             text(_some(row["nodes"], 99 if wide else 1)),
             str(row["attempt"] or "-"),
             str(row["evictions"] or "-"),
@@ -120,6 +120,13 @@ class Unsqueezed:
         """The table at the width that it asks for."""
         wanted = self._made.__rich_measure__(console, options.update(max_width=MOST_WIDTH)).maximum
         yield from console.render(self._made, options.update(max_width=max(options.max_width, min(wanted, self._most))))
+
+
+def _gpus(row: JobRow) -> str:
+    """What it holds of what it wants, where it runs with fewer tasks."""
+    some = 0 < row["placed_tasks"] < row["tasks"]
+    wanted = "-" if row["gpus_text"] == "0" else row["gpus_text"]
+    return f"{row['placed_gpus_text']}/{wanted}" if some and wanted != "-" else wanted
 
 
 def _tasks(row: JobRow) -> str:
@@ -374,7 +381,7 @@ def project(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("GPUs", text(row["standing"]))
     for name in ("used", "quota", "borrowed", "fair_share", "limit"):
         facts.add_row(name.replace("_", " "), text(amounts_text(row[name])))
-    facts.add_row("not preemptible", text(f"{amounts_text(row['non_preemptible'])} of it, which has to stay within the quota"))
+    facts.add_row("not preemptible", text(f"{amounts_text(row['non_preemptible'])} (has to stay within the quota)"))
     weights = list(row["weight"].values())
     same = len(dict.fromkeys(weights)) == 1
     facts.add_row(
@@ -429,7 +436,10 @@ def policy(found: Mapping[str, Any]) -> RenderableType:
     for section in ("preemption", "protections", "eviction", "nodes", "retention", "identity"):
         pairs = _pairs()
         for name, value in document[section].items():
-            pairs.add_row(name, text(_rule(value)))
+            left_open = name == "scope" and value is None
+            pairs.add_row(
+                name, text(f"{found['scope']} (not stated: project where there are projects)" if left_open else _rule(value))
+            )
         parts += ["", Text(section, "bold"), _indented(pairs)]
     parts += [
         "",
@@ -444,7 +454,9 @@ def _rule(value: Any) -> str:
     if isinstance(value, dict):
         pairs = (f"{key} → {_rule(each)}" for key, each in value.items() if each is not None)
         return "; ".join(pairs) or "none"
-    return "-" if value is None else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "off" if value is None else str(value)
 
 
 # --- the log
@@ -506,10 +518,13 @@ def explained(found: Mapping[str, Any]) -> RenderableType:
             line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
             parts.append(Padding(line, (0, 0, 0, 2)))
     if found["candidates"] is not None:
-        listed = table("JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?", right=("GPUS", "LOSES"))
+        several = len({row["verb"] for row in found["candidates"]}) > 1
+        columns = (*(["VERB"] if several else []), "JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?")
+        listed = table(*columns, right=("GPUS", "LOSES"))
         for row in found["candidates"]:
             taken = Text("taken", "yellow") if row["chosen"] else text(f"no: {row['rule']}" if row["rule"] else "could have been")
             listed.add_row(
+                *([row["verb"]] if several else []),
                 text(row["job"], "bold"), row["tasks"] or "all", text(f"{row['class_name']} {row['priority']}"),
                 text(row["project"] or "-"), thousandths_text(row["gpu_milli"]), cost_text(row["lost_gpu_ms"]), taken,
             )  # fmt: skip

@@ -2,13 +2,15 @@
 # ruff: noqa: E501 - lines are shown as people see them
 
 import json
+import typing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
-from bailiff.eventline import TELLERS, jobs_of, lines, styled
+from bailiff.eventline import TELLERS, lines, styled
+from bailiff_core.explain import jobs_of
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import AUDIT_TYPES, Record
 from bailiff_core.words import cost_text, duration_text
@@ -169,6 +171,26 @@ def test_every_record_type_has_its_line_and_its_story_here() -> None:
     assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
 
 
+@pytest.mark.parametrize("name", SAID)
+def test_whatever_a_field_may_hold_has_its_words(name: str) -> None:
+    """Every reason, cause and outcome that a record's type allows is told, and none stops `audit tail`."""
+    data = SAID[name][0]
+    kind = next(kind for kind in AUDIT_TYPES.values() if name == kind.NAME)
+    for field, about in kind.model_fields.items():
+        for value in typing.get_args(about.annotation) if typing.get_origin(about.annotation) is typing.Literal else ():
+            assert lines(record(name, {**data, field: value}))
+
+
+def test_a_refusal_after_several_verbs_tells_of_each() -> None:
+    tried = {"verb": "reclaim", "refused": "impossible", "would_need": "2 more GPUs", "excluded": [{"rule": "scope", "jobs": 1}]}
+    data = SAID["PreemptionRefused"][0]
+    why = {"excluded": [{"rule": "not-preemptible", "jobs": 3}], "tried": [tried]}
+    (line,) = lines(record("PreemptionRefused", {**data, "explanation": why}))
+    assert str(line).endswith(
+        "it would need: preempt: 8 more GPUs; reclaim: 2 more GPUs, left out: reclaim: 1 scope; preempt: 3 not-preemptible"
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
@@ -239,10 +261,10 @@ def test_a_type_of_a_later_release_is_told_by_name() -> None:
 def test_every_record_of_a_story_is_about_its_jobs() -> None:
     scribe = Scribe()
     finished_story(scribe)
-    about = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
-    assert about[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
-    assert "PreemptionDecided" in about
-    assert about[-1] == "TaskStarted"
+    told = [each.type.split(".")[2] for each in scribe.records if "train-8" in jobs_of(each)]
+    assert told[:3] == ["JobSubmitted", "JobPlaced", "TaskStarted"]
+    assert "PreemptionDecided" in told
+    assert told[-1] == "TaskStarted"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bailiff_core.words import memory_text
         ("1.5GiB", 3 * 2**29),
         ("16GB", 16 * 10**9),
         ("8Gi", 8 * 2**30),
-        (4096, 4096),
+        (4_194_304, 4_194_304),
     ],
 )
 def test_memory(text: object, bytes_: int) -> None:

@@ -244,10 +244,10 @@ def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPa
 def test_parts_of_gpus_are_shown_as_parts() -> None:
     from tests.builders import Sketch, group
 
-    from bailiff.present import job_gpus_text
+    from bailiff.present import gpus_of_tasks
 
     sketch = Sketch()
-    assert job_gpus_text(sketch.job("a", group(2, gpus=4))) == "8"
-    assert job_gpus_text(sketch.job("b", group(3, gpu_share_milli=500), group(gpus=1))) == "2.5"
-    assert job_gpus_text(sketch.job("c", group(2, gpu_share_bytes=4 * 2**30))) == "2 × 4GiB"
-    assert job_gpus_text(sketch.job("d", group(cpu=1))) == "0"
+    assert gpus_of_tasks(sketch.job("a", group(2, gpus=4)).groups()) == "8"
+    assert gpus_of_tasks(sketch.job("b", group(3, gpu_share_milli=500), group(gpus=1)).groups()) == "2.5"
+    assert gpus_of_tasks(sketch.job("c", group(2, gpu_share_bytes=4 * 2**30)).groups()) == "2 × 4GiB"
+    assert gpus_of_tasks(sketch.job("d", group(cpu=1)).groups()) == "0"

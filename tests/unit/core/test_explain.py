@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
-from bailiff_core.explain import Section, about, condition_of, explain_job, explain_record
+from bailiff_core.explain import Section, condition_of, explain_job, explain_record, jobs_of
 from bailiff_core.records import Record, decisions, facts
 
 
@@ -19,9 +19,9 @@ def history_of(story: Story, job: str) -> list[Record]:
     answered = {
         record.data.request
         for record in story.records
-        if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused) and job in about(record)
+        if isinstance(record.data, decisions.PreemptionDecided | decisions.PreemptionRefused) and job in jobs_of(record)
     }
-    return [record for record in story.records if job in about(record) or record.seq in answered]
+    return [record for record in story.records if job in jobs_of(record) or record.seq in answered]
 
 
 def told(sections: Sequence[Section], records: int) -> dict[str, list[str]]:
@@ -96,7 +96,7 @@ def test_an_asker_is_told_who_left_for_it(story: Story) -> None:
     assert says(found["Where does it stand?"], "high (inference 125) has room reserved on n1 until ")
     assert says(found["Where does it stand?"], "it starts when low has left.")
     assert says(found["Who left for it?"], "low was told to leave for high (inference 125), by the verb preempt.")
-    assert says(found["Who left for it?"], "The freed room is high's until it starts, goes away, or ")
+    assert says(found["Who left for it?"], "The freed room is kept for high until it starts or goes away, at the latest to ")
 
 
 def test_a_job_that_nobody_yields_to_is_told_the_rules_and_the_nearest_thing() -> None:

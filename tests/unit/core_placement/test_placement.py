@@ -99,7 +99,7 @@ def test_labels_models_and_names_are_kept() -> None:
         ),
         (
             group(gpus=1, gpu_models=("b200",)),
-            "needs room for 1 task of 1 GPU (b200), there is none; 3 nodes lack 1 usable GPU of b200",
+            "needs room for 1 task of 1 GPU (b200), there is none; 3 nodes have no usable GPU of the model b200",
         ),
         (
             group(gpus=1, nodes=("zz",)),

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, tables, walk
-from bailiff.eventline import Line, jobs_of, lines
+from bailiff.eventline import Line, lines
 from bailiff.logfile import LogFile, write_log
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
+from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
 
@@ -140,10 +141,15 @@ async def replay(session: Session, file: FromFile = None) -> ExitCode:
 
 
 async def export(
-    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")]
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")],
+    before: Annotated[
+        int | None, typer.Option(metavar="SEQ", help="Only what stands before this record, as for replay by an earlier release.")
+    ] = None,
 ) -> None:
     """Write the log as JSON Lines, orphans included, so that it can be verified and replayed without Kafka."""
-    async with log_of(session, None) as (domain, messages), session.client() as client:
+    async with log_of(session, None) as (domain, everything), session.client() as client:
+        messages = everything if before is None else walk.before(before, domain, everything)
         partition = (await client.domain(domain)).partition
         if str(file) == "-":
             await write_log(sys.stdout, domain, partition, messages)

@@ -39,6 +39,7 @@ class Found:
     history: list[Record] = field(default_factory=list)
     decision: Record | None = None
     proposal: Record | None = None
+    outcome: core.Outcome | None = None
 
 
 async def explain(
@@ -69,19 +70,27 @@ async def explain(
 
 
 async def _read(session: Session, file: Path | None, about: str, seq: int | None) -> Found:
-    """Up to the record, or to the end of the log. The decision: that record, or the newest about the job."""
+    """To the end of the log, or to where it is known what came of the record; the pool is as it was just after the record.
+
+    The decision: that record, or the newest about the job.
+    """
     found = Found()
     proposal: Record | None = None
     asked: dict[int, Record] = {}
     async with aclosing(_records(session, file)) as records:
         async for record in records:
+            if found.outcome is not None:
+                found.outcome.take(record)
+                if found.outcome.known:
+                    break
+                continue
             apply(found.pool, record)
             found.domain = record.domain
             if isinstance(record.data, ProposalReceived):
                 proposal = record
             if isinstance(record.data, PreemptionRequested):
                 asked[record.seq] = record
-            if record.seq != seq if seq is not None else about not in core.about(record):
+            if record.seq != seq if seq is not None else about not in core.jobs_of(record):
                 continue
             if isinstance(record.data, PreemptionDecided | PreemptionRefused):
                 found.decision, found.proposal = record, proposal
@@ -89,8 +98,7 @@ async def _read(session: Session, file: Path | None, about: str, seq: int | None
                     found.history.append(asked[record.data.request])
             found.history.append(record)
             if seq is not None:
-                found.decision = record
-                break
+                found.decision, found.outcome = record, core.Outcome(record)
     return found
 
 
@@ -99,7 +107,9 @@ def _sections_of(found: Found, about: str, seq: int | None) -> list[core.Section
         if found.decision is None:
             raise Problem(ExitCode.NOT_FOUND, f"{found.domain} has no record #{seq}: its log ends at #{found.pool.seq}")
         told = tuple(core.Sentence(str(line), (seq,)) for line in lines(found.decision, found.pool))
-        return core.explain_record(found.decision) or [core.Section("What does it say?", told)]
+        sections = core.explain_record(found.decision) or [core.Section("What does it say?", told)]
+        later = found.outcome.section() if found.outcome is not None else None
+        return sections if later is None else [*sections, later]
     job = found.pool.jobs.get(about)
     if job is None:
         raise no_such_job(about, found.domain, found.history)

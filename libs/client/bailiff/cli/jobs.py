@@ -8,11 +8,12 @@ import typer
 
 from bailiff import present, tables
 from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline import Line, jobs_of, lines, plain
+from bailiff.eventline import Line, lines, plain
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
+from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
 from bailiff_core.records.facts import InputRejected
@@ -41,7 +42,7 @@ async def followed_jobs(
 ) -> AsyncIterator[tuple[Entry, str]]:
     """The records about these jobs from `from_seq` on, each with the job; `pool` is kept at the state after each."""
     async for entry in client.follow(domain, from_seq, pool=pool):
-        for job in sorted(jobs_of(entry.record) & jobs.keys()):
+        for job in sorted(jobs_of(entry.record).keys() & jobs.keys()):
             yield entry, job
 
 
@@ -280,6 +281,8 @@ def _cancel_result(asked: Asked, outcome: Outcome | None) -> dict[str, Any]:
         said = "no answer yet from admission; the request is in Kafka"
     elif outcome.accepted:
         said = f"cancel accepted as {asked.domain}#{outcome.seq}"
+    elif outcome.code == "already-ended":
+        said = f"nothing to do: {outcome.reason}"
     else:
         said = f"rejected at {asked.domain}#{outcome.seq}: {outcome.reason} ({outcome.code})"
     accepted = outcome is not None and outcome.accepted

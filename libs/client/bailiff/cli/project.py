@@ -27,7 +27,7 @@ Memory = Annotated[str | None, typer.Option(help="Quota: memory, as in 256GiB. D
 LimitGpus = Annotated[str | None, typer.Option(help="Never more GPUs than this, whoever is idle; none: no limit.")]
 LimitCpu = Annotated[str | None, typer.Option(help="Never more cores than this.")]
 LimitMemory = Annotated[str | None, typer.Option(help="Never more memory than this.")]
-Weight = Annotated[int | None, typer.Option(min=0, help="Its part of what is left over; 0: it borrows nothing it is due.")]
+Weight = Annotated[int | None, typer.Option(min=0, help="Its part of what is left over, beside the others'; 0: nothing of it.")]
 Priority = Annotated[int | None, typer.Option(help="Higher is served first from what is left over.")]
 Parent = Annotated[str | None, typer.Option(help="The project above it; none: the top.")]
 Description = Annotated[str | None, typer.Option(help="In a few words.")]

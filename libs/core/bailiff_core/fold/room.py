@@ -1,9 +1,11 @@
 """Keeps each node's sums (`held`, `releasing`, `reserved`) and the pool's indices true while tasks change."""
 
 import hashlib
+import json
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand
@@ -172,9 +174,16 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    data = demand.to_data()
-    asked = {name: data.get(name) for name in ("tasks", "min_tasks", "sub_groups", "topology", "pack")}
-    return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
+    return _digest_of_shape(demand.model_dump_json(include=_SHAPE, exclude_defaults=True))
+
+
+_SHAPE = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
+
+
+@lru_cache(maxsize=1024)  # jobs come in many copies
+def _digest_of_shape(asked: str) -> str:
+    data = json.loads(asked)
+    return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_SHAPE)})).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:

@@ -63,11 +63,21 @@ class Cost(Document):
     broken_nodes: Count = 0
 
 
+class Tried(Document):
+    """A verb that was tried and made no room: why, how many jobs it might have taken, and whom each rule kept from it."""
+
+    verb: Literal["consolidate", "reclaim", "preempt"]
+    refused: Literal["impossible", "gave-up"]
+    would_need: Annotated[str, Field(max_length=600)] = ""
+    candidates: Count = 0
+    excluded: tuple[Excluded, ...] = ()
+
+
 class Explanation(Document):
     """Why this set and no other. `proven`: an exact search finished, nothing is cheaper. `steps` of it were used.
 
     cost: of the chosen set, level by level of the objective. at_least: where nothing is proven, no set costs less than
-    this. runner_up: the next best set that was found.
+    this. runner_up: the next best set that was found. tried: the other verbs that were tried for this request, in order.
     """
 
     candidates: Count = 0
@@ -79,6 +89,7 @@ class Explanation(Document):
     cost: "Cost | None" = None
     at_least: "Cost | None" = None
     runner_up_cost: "Cost | None" = None
+    tried: tuple[Tried, ...] = ()
 
 
 class Answer(Document):

@@ -47,6 +47,19 @@ def parse_bytes(value: object) -> object:
     return int(number) * BYTES[unit]
 
 
+SMALLEST_UNITLESS = 2**20  # bytes; what people write below it lacks its unit
+SHORTEST_UNITLESS = 1_000_000  # microseconds; as above
+
+
+def written_bytes(value: object) -> object:
+    """As `parse_bytes`, for what people write: a few bytes are nothing that anybody means, so a small number lacks its unit."""
+    found = parse_bytes(value)
+    bare = found if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()) else None
+    if isinstance(bare, int) and not isinstance(bare, bool) and 0 < bare < SMALLEST_UNITLESS:
+        raise ValueError(f"{value} would be {bare} bytes: write the unit, one of {', '.join(BYTES)[2:]}, as in {bare}GiB")
+    return found
+
+
 MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
 
 

@@ -1,10 +1,13 @@
 """Says in one sentence why tasks of one kind do not fit: the fast check before any packing is tried."""
 
+from bailiff_core.words import count_text
+
 from .need import Need
 from .packing import Where, capacity, has_room, offers
 from .rooms import NodeRoom, Rooms
 
 REMARKS_KEPT = 256
+PLURAL = {"is": "are", "has": "have", "lacks": "lack"}
 
 
 def why_not(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -> str | None:
@@ -25,17 +28,18 @@ def _sums(rooms: Rooms, wanted: dict[Need, int], where: Where, *, later: bool) -
             useful[offer.node] = useful.get(offer.node, 0) | offer.suited
     free = sum(((node.later if later else node.now()).devices & mask).bit_count() for node, mask in useful.items())
     if free < asked:
-        return f"needs {asked} GPUs in all, {free} are {'free or on their way out' if later else 'free'}"
+        are = "is" if free == 1 else "are"
+        return f"needs {count_text(asked, 'GPU')} in all, {free} {are} {'free or on their way out' if later else 'free'}"
     return None
 
 
 def _one_need(rooms: Rooms, need: Need, count: int, places: int) -> str:
     largest, unsuited = _remarks(rooms, need)
     if need.gpus and need.gpus == largest:
-        wants = f"{_many(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
+        wants = f"{count_text(count, 'node')} with {_free(need)} each" if count > 1 else f"a node with {_free(need)}"
         has = "none has them" if not places else f"{places} {'has' if places == 1 else 'have'} them"
     else:
-        wants = f"room for {_many(count, 'task')} of {need}{' each' if count > 1 else ''}"
+        wants = f"room for {count_text(count, 'task')} of {need}{' each' if count > 1 else ''}"
         has = "there is none" if not places else f"there is room for {places}"
     return "; ".join([f"needs {wants}, {has}", *unsuited])
 
@@ -58,9 +62,7 @@ def _remarks(rooms: Rooms, need: Need) -> tuple[int, list[str]]:
         rooms.remarks[key] = (
             max((node.usable.bit_count() for node, _ in rooms.suited(need)), default=0),
             [
-                f"{_many(nodes, 'node')} {'lacks' if nodes == 1 else 'lack'} {what}"
-                if not what.startswith("is")
-                else f"{_many(nodes, 'node')} {what.replace('is', 'is' if nodes == 1 else 'are', 1)}"
+                f"{count_text(nodes, 'node')} {what if nodes == 1 else _of_several(what)}"
                 for what, nodes in sorted(lacking.items())
             ],
         )
@@ -72,11 +74,14 @@ def _lacks(node: NodeRoom, need: Need) -> str | None:
         return "is not named by the job"
     for key, value in need.labels:
         if node.labels.get(key) != value:
-            return f"the label {key}={value}"
+            return f"lacks the label {key}={value}"
     if need.hosts(node.units, node.devices_of(need.models)) < need.devices:
-        return f"{_many(need.devices, 'usable GPU')}{' of ' + ' or '.join(need.models) if need.models else ''}"
+        few = "no usable GPU" if need.devices == 1 else f"fewer than {need.devices} usable GPUs"
+        return f"has {few}{' of the model ' + ' or '.join(need.models) if need.models else ''}"
     return None
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def _of_several(what: str) -> str:
+    """`have no usable GPU` for `has no usable GPU`."""
+    verb, _, rest = what.partition(" ")
+    return f"{PLURAL[verb]} {rest}"

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from bailiff_core.model.answer import Explanation, VictimChoice
+from bailiff_core.explain import needs_text
+from bailiff_core.model.answer import Excluded, Explanation, VictimChoice
 from bailiff_core.model.places import NodeShare, bits, numbers
 from bailiff_core.model.pool import ENDED, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
@@ -21,7 +22,7 @@ from bailiff_core.victims.batch import DISPLACING
 from bailiff_core.victims.select import Batch
 from bailiff_core.victims.terms import why_not_ask
 
-from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, VictimLine, WaitLine
+from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 
 Names = Mapping[str, Sequence[str]]
 Where = dict[str, list[TaskAt]]
@@ -206,8 +207,41 @@ def _preemption(pool: Pool, names: Names, decision: decisions.PreemptionDecided)
         runner_up=told.runner_up,
         runner_up_cost=told.runner_up_cost,
         candidates=told.candidates,
-        excluded={group.rule: group.jobs for group in told.excluded},
+        excluded=_counted(told.excluded),
+        tried=_tried(told),
     )
+
+
+def _counted(excluded: Iterable[Excluded]) -> dict[str, int]:
+    return {group.rule: group.jobs for group in excluded}
+
+
+def _tried(told: Explanation) -> tuple[TriedLine, ...]:
+    return tuple(
+        TriedLine(
+            verb=each.verb,
+            would_need=each.would_need,
+            gave_up=each.refused == "gave-up",
+            candidates=each.candidates,
+            excluded=_counted(each.excluded),
+        )
+        for each in told.tried
+    )
+
+
+def _refused(refusal: decisions.PreemptionRefused) -> tuple[TriedLine, ...]:
+    """Every verb that was tried in vain, that of the record last."""
+    told = refusal.explanation
+    if refusal.verb == "allocate":
+        return _tried(told)
+    last = TriedLine(
+        verb=refusal.verb,
+        would_need=refusal.would_need,
+        gave_up=refusal.reason == "gave-up" and not told.proven,
+        candidates=told.candidates,
+        excluded=_counted(told.excluded),
+    )
+    return (*_tried(told), last)
 
 
 def _once(decision: decisions.PreemptionDecided) -> str:
@@ -284,7 +318,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
             continue
         refusal = refused.get(name)
         if refusal is not None:
-            would_need, excluded = refusal.would_need, {group.rule: group.jobs for group in refusal.explanation.excluded}
+            would_need, excluded = needs_text(refusal), _counted(refusal.explanation.excluded)
         else:
             would_need, excluded = unasked.why(job)
         lines.append(
@@ -295,6 +329,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
                 would_need=would_need,
                 gave_up=refusal is not None and refusal.reason == "gave-up",
                 excluded=excluded,
+                tried=_refused(refusal) if refusal is not None else (),
             )
         )
     return tuple(lines)

@@ -72,11 +72,21 @@ class VictimLine(Document):
     moved_to: tuple[str, ...] = ()
 
 
+class TriedLine(Document):
+    """A verb that was tried for the job and found nobody: why, how many jobs it might have taken, how many each rule kept."""
+
+    verb: Literal["consolidate", "reclaim", "preempt"]
+    would_need: str = ""
+    gave_up: bool = False
+    candidates: int = 0
+    excluded: dict[str, int] = Field(default_factory=dict)
+
+
 class DecisionLine(Document):
     """One decision. `outcome`: what the job got, or `evicted` for a decision of the rule that stops stale gangs.
 
     cost: of the victims, level by level of the objective. proven: nothing is cheaper; where it is not, no set costs less
-    than `at_least`. excluded: how many jobs each rule kept from being victims.
+    than `at_least`. excluded: how many jobs each rule kept from being victims. tried: the verbs before, which found nobody.
     """
 
     verb: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang"]
@@ -92,10 +102,14 @@ class DecisionLine(Document):
     runner_up_cost: Cost | None = None
     candidates: int = 0
     excluded: dict[str, int] = Field(default_factory=dict)
+    tried: tuple[TriedLine, ...] = ()
 
 
 class WaitLine(Document):
-    """A job that lacks tasks after the round, and why. gave_up: the search ended before it had looked at everything."""
+    """A job that lacks tasks after the round, and why. gave_up: the search ended before it had looked at everything.
+
+    tried: each verb by itself, in order; would_need and excluded: of all of them, and of the last.
+    """
 
     job: str
     tasks: tuple[str, ...]
@@ -103,6 +117,7 @@ class WaitLine(Document):
     would_need: str = ""
     gave_up: bool = False
     excluded: dict[str, int] = Field(default_factory=dict)
+    tried: tuple[TriedLine, ...] = ()
 
 
 class Round(Document):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from bailiff_core.model.document import MAX_INTEGER, Document, Integer, parse_bytes, parse_duration
+from bailiff_core.model.document import MAX_INTEGER, Document, Integer, parse_duration, written_bytes
 
 DEFAULT_NOW = 1_767_225_600_000_000  # 2026-01-01 00:00 UTC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,9 +72,9 @@ def parse_gpu_memory(value: Any) -> Any:
     text, devices = _times(value)
     wanted = "memory of a GPU such as 4GiB, or of several, as in 4GiB x 2"
     try:
-        amount = parse_bytes(text)
-    except ValueError:
-        amount = None
+        amount = written_bytes(text)
+    except ValueError as error:
+        raise ValueError(f"expected {wanted}; {error}") from None
     if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
         raise ValueError(f"expected {wanted}, found {_shown(value)}")
     return {"amount": amount, "devices": devices}
@@ -150,7 +150,7 @@ Cpus = Annotated[
 ]
 Bytes = Annotated[
     Integer,
-    BeforeValidator(parse_bytes),
+    BeforeValidator(written_bytes),
     Field(ge=0),
     _written({"type": "integer", "minimum": 0, "description": "bytes"}, _TEXT_BYTES),
 ]

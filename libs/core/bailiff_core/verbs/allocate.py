@@ -79,10 +79,12 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     if too_soon is not None:
         return too_soon
     pool.untried.pop(unit.job.id, None)
+    shape = shape_of(unit)
+    if shape in pool.unplaceable and (unit.job.told_waiting or not unit.core):
+        return pool.unplaceable[shape]  # nobody is told why
     forbidden = over_limit(scene, unit) or over_quota(scene, unit)
     if forbidden is not None:
         return forbidden
-    shape = shape_of(unit)
     if shape in pool.unplaceable:
         return pool.unplaceable[shape]
     waits = backfill is not None and not backfill.over_before(unit)
@@ -121,8 +123,11 @@ def shape_of(unit: Unit) -> str:
 
     Members that stand already bind the others (topology), so the units of such a job are like no other's.
     """
-    own = f"@{unit.job.id}" if unit.job.tasks else ""
-    return f"{unit.job.shape}{own}:{ranges(unit.indices)}"
+    job = unit.job
+    if not job.tasks and len(unit.indices) == job.size:
+        return job.shape
+    own = f"@{job.id}" if job.tasks else ""
+    return f"{job.shape}{own}:{ranges(unit.indices)}"
 
 
 def why_it_waits(pool: Pool, job: Job) -> str:

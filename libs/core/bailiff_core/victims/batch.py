@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.answer import Answer, Tried, VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.policy import VERBS, Verb
 from bailiff_core.model.pool import Job, OpenRequest, Pool
@@ -18,6 +18,7 @@ from .candidates import units_that_leave
 from .select import Batch, select
 
 DISPLACING: tuple[Verb, ...] = VERBS[1:]
+LONGEST_NEED = 600
 
 
 def select_batch(pool: Pool, requests: Sequence[OpenRequest], steps: int) -> list[Answer]:
@@ -49,11 +50,7 @@ def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[
                 enact(batch, unit, answer)
             else:
                 refusals.setdefault(request.seq, []).append(answer)
-    found = []
-    for request in requests:
-        agreed = answers.get(request.seq)
-        found.append(agreed if agreed is not None else _refusal(request, refusals.get(request.seq, [])))
-    return found
+    return [_told(request, answers.get(request.seq), refusals.get(request.seq, [])) for request in requests]
 
 
 def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
@@ -100,15 +97,30 @@ def victims_of(job: Job, choice: VictimChoice, gone: Mapping[int, None] = Mappin
     raise ValueError(f"tasks {choice.tasks} of {job.id!r} are not what it would lose first")
 
 
-def _refusal(request: OpenRequest, refused: Sequence[Answer]) -> Answer:
-    """One answer for all verbs that were tried: gave-up where one of them did, and what each lacks."""
-    if not refused:
+def _told(request: OpenRequest, agreed: Answer | None, refused: Sequence[Answer]) -> Answer:
+    """The verb's answer that found room, else the last that searched, with what the others that searched lacked.
+
+    Refused is gave-up where one of them gave up.
+    """
+    if agreed is None and not refused:
         gone = "the job does not wait for room any more"
         return Answer(request=request.seq, job=request.job, refused="impossible", would_need=gone)
-    last = refused[-1]
-    searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded] or [last]
-    if len(searched) == 1:
-        return searched[0]
-    kind = "gave-up" if any(answer.refused == "gave-up" for answer in searched) else "impossible"
-    told = "; ".join(f"{answer.verb}: {answer.would_need}" for answer in reversed(searched))
-    return searched[-1].model_copy(update={"refused": kind, "would_need": told[:2000]})
+    searched = [answer for answer in refused if answer.explanation.candidates or answer.explanation.excluded]
+    told = agreed or (searched or refused)[-1]
+    if agreed is None and any(answer.refused == "gave-up" for answer in searched):
+        told = told.model_copy(update={"refused": "gave-up"})
+    tried = tuple(_tried(answer) for answer in searched if answer.verb != told.verb)
+    return told.model_copy(update={"explanation": told.explanation.model_copy(update={"tried": tried})}) if tried else told
+
+
+def _tried(answer: Answer) -> Tried:
+    why = answer.explanation
+    assert answer.verb != "allocate"
+    assert answer.refused is not None
+    return Tried(
+        verb=answer.verb,
+        refused=answer.refused,
+        would_need=answer.would_need[:LONGEST_NEED],
+        candidates=why.candidates,
+        excluded=why.excluded,
+    )

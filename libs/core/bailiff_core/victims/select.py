@@ -85,11 +85,16 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
     terms = Terms(scene, batch.shares, unit, verb, batch.earlier)
     few = among_few(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
     if few is not None:
+        if few.steps is None:
+            return _refused(answer, "impossible", few.why, _explanation(few.field, budget, Found(proven=True)))
         found = Found(few.steps, proven=True, runner_up=few.runner_up, bound=few.steps)
         return _agreed(batch, answer, unit, few.field, terms, budget, found)
     several = kind_by_kind(scene, batch.board, unit, verb, terms, under_share, budget) if verb != "consolidate" else None
     if several is not None:
-        return _agreed(batch, answer, unit, several[0], terms, budget, several[1])
+        field, found = several
+        if found.steps is None:
+            return _refused(answer, "impossible", found.why, _explanation(field, budget, found))
+        return _agreed(batch, answer, unit, field, terms, budget, found)
     field = batch.board.field(verb, job, under_share)
     if verb == "consolidate":
         found = consolidate(scene, unit, field, terms, budget, batch.slots)

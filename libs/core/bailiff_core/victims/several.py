@@ -5,6 +5,7 @@ else the other kinds are answered on its result, and whoever could stay after al
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.units import Unit
@@ -18,33 +19,47 @@ from bailiff_core.scene import Scene
 from .candidates import Board, Chain, Field, Step
 from .fit import PlaceFit
 from .search import Found
-from .shortlist import WORTH_IT, FewFound, among_few
+from .shortlist import WORTH_IT, among_few
 from .terms import Terms
 from .tree import in_order, put_back_all
 
 PLACEMENT_STEPS = 10_000
 
 
+@dataclass(slots=True)
+class _Kind:
+    """The tasks of one kind, and who must leave for them alone: nobody where there is room."""
+
+    unit: Unit
+    steps: list[Step]
+    field: Field | None = None
+
+
 def kind_by_kind(
     scene: Scene, board: Board, unit: Unit, verb: Verb, terms: Terms, under_share: Mapping[str, bool], budget: Budget
 ) -> tuple[Field, Found] | None:
-    """What was looked at and the set found; `None` where all candidates have to be looked at."""
+    """What was looked at and the set found, or that there is none; `None` where all candidates have to be looked at."""
     kinds = [Unit(unit.job, tuple(indices), unit.core) for indices in needs_of_unit(unit).values()]
     if len(scene.pool.active) < WORTH_IT or len(kinds) < 2 or has_rules(unit.job.demand) or terms.limited:
         return None
-    alone: list[tuple[int, int, Unit, FewFound | None]] = []
-    for number, kind in enumerate(kinds):
-        few = among_few(scene, board, kind, verb, terms, under_share, budget) if _lacks(scene, kind) else None
-        if few is None and _lacks(scene, kind):
+    alone: list[_Kind] = []
+    for kind in kinds:
+        if not _lacks(scene, kind):
+            alone.append(_Kind(kind, []))
+            continue
+        few = among_few(scene, board, kind, verb, terms, under_share, budget)
+        if few is None:
             return None
-        alone.append((-sum(step.weight for step in few.steps) if few is not None else 0, number, kind, few))
-    alone.sort(key=lambda entry: entry[:2])
-    first = alone[0][3]
-    if first is None:
+        if few.steps is None:
+            return few.field, Found(proven=True, why=few.why)
+        alone.append(_Kind(kind, few.steps, few.field))
+    alone.sort(key=lambda kind: -sum(step.weight for step in kind.steps))
+    first = alone[0]
+    if first.field is None:
         return None
     mark = scene.rooms.mark()
     try:
-        steps, place = _one_after_the_other(scene, unit, verb, terms, under_share, budget, alone, first)
+        steps, place = _one_after_the_other(scene, unit, verb, terms, under_share, budget, alone)
     finally:
         scene.rooms.rollback(mark)
     leaving = [step.unit for step in steps]
@@ -71,8 +86,7 @@ def _one_after_the_other(
     terms: Terms,
     under_share: Mapping[str, bool],
     budget: Budget,
-    alone: list[tuple[int, int, Unit, FewFound | None]],
-    first: FewFound,
+    alone: list[_Kind],
 ) -> tuple[list[Step], GangPlace | None]:
     """An irreducible set and the unit's place; `scene` is left changed."""
     rooms = scene.rooms
@@ -87,22 +101,23 @@ def _one_after_the_other(
             rooms.evict(step.unit)
             board.taken(step.job, 1)
 
-    leave(first.steps)
+    first = alone[0].steps
+    leave(first)
     evicted = rooms.mark()
     place = _placed(scene, unit, budget)
     rooms.rollback(evicted)
     if place is not None:
-        return first.steps, place
+        return first, place
     more: list[Step] = []
-    for _, _, kind, _ in alone:
-        if _placed(scene, kind, budget) is not None:
+    for kind in alone:
+        if _placed(scene, kind.unit, budget) is not None:
             continue
-        few = among_few(scene, board, kind, verb, terms, under_share, budget)
-        if few is None:
+        few = among_few(scene, board, kind.unit, verb, terms, under_share, budget)
+        if few is None or few.steps is None:
             return [], None
         leave(few.steps)
         more += few.steps
-        if _placed(scene, kind, budget) is None:
+        if _placed(scene, kind.unit, budget) is None:
             return [], None
     rooms.rollback(evicted)
     for step in more:

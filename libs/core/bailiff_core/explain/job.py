@@ -1,0 +1,332 @@
+"""One job: why it waits, why it had to leave, for whom, and when it is back."""
+
+from collections.abc import Iterable, Sequence
+
+from bailiff_core.model.places import ranges
+from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.model.units import next_unit
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import NoFit, place_unit
+from bailiff_core.protections import start_within
+from bailiff_core.protections.delay import may_displace_at
+from bailiff_core.protections.no_borrowing import keeps_from_borrowing
+from bailiff_core.queue.gates import may_reclaim, over_limit, over_quota
+from bailiff_core.queue.order import shares_now
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.scene import scene_of
+from bailiff_core.words import cost_text, count_text, duration_text
+
+from .said import Section, Sentence, clock, few, have, listed, seqs_of, tasks_text, unstopped
+from .victims import EVICTIONS, choice_sentences, decided, needs, refused, rule_text, who_text
+
+SECOND = 1_000_000
+
+
+def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section]:
+    """Where the job stands and how it came to be there. `pool`: as it is after the last record.
+
+    history: in order, the records about it, and the requests that decisions about it answer.
+    """
+    sections = [Section("Where does it stand?", (_standing(pool, job, history),))]
+    if job.phase == "pending":
+        sections.append(Section("Why does it wait?", tuple(_why_it_waits(pool, job, history))))
+        sections.append(Section("What would free it?", tuple(_what_would_free_it(pool, job, history))))
+    elif job.id in pool.queue:
+        sections.append(Section("Why does it not have all of its tasks?", tuple(_as_things_are(pool, job))))
+    evicted = [record for record in history if _takes(record, job.id)]
+    if evicted:
+        sections.append(Section("Why did it have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
+        sections.append(
+            Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
+        )
+    asked = [record for record in history if _asker_of(record) == job.id]
+    if asked:
+        sections.append(Section("Who left for it?", tuple(decided(asked[-1]))))
+    return [section for section in sections if section.says]
+
+
+def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
+    rank = f"{job.class_name} {job.priority}"
+    if job.priority != job.base_priority:
+        rank += f", {job.base_priority} by its class"
+    who = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
+    if job.phase in ENDED:
+        last = _newest(history, decisions.JobEnded)
+        reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
+        why = f", {reason}" if job.phase == "failed" and reason else ""
+        return Sentence(
+            f"{who} ended at {clock(job.ended_at)}: {job.phase}{why}.", seqs_of(last.seq if last is not None else None)
+        )
+    if job.held_because is not None:
+        return Sentence(f"{who} is held, because a decision about it failed: {job.held_because}.", seqs_of(job.seq))
+    if job.eviction is not None:
+        why = f"for {job.eviction.for_job}" if job.eviction.for_job else f"({job.eviction.cause})"
+        late = "; its room did not come free in time" if job.eviction.stuck else ""
+        text = f"{who} is on its way out {why}, with {duration_text(job.eviction.grace)} of grace{late}."
+        return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.begun_seq))
+    if job.phase == "pending":
+        waits = [name for name in pool.queue if name not in pool.active]
+        ahead = waits.index(job.id) if job.id in waits else 0
+        before = f"{count_text(ahead, 'job')} before it in the queue" if ahead else "first in the queue"
+        since = max(job.submitted_at, job.last_eviction or 0)
+        so_far = f" ({duration_text(pool.now - since)})" if pool.now - since >= SECOND else ""
+        return Sentence(f"{who} waits since {clock(since)}{so_far}, {before}.", seqs_of(job.seq))
+    where = _nodes(pool, (task.node for task in job.tasks))
+    if job.phase == "reserved":
+        plan = pool.plans.get(job.plan) if job.plan is not None else None
+        until = f" until {clock(job.reserved_until)}" if job.reserved_until else ""
+        coming = f"; it starts when {few(plan.victims)} {have(plan.victims)} left" if plan is not None and plan.victims else ""
+        return Sentence(
+            f"{who} has room reserved on {where}{until}{coming}.",
+            seqs_of(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+        )
+    running = sum(task.state == "running" for task in job.tasks)
+    of = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
+    return Sentence(
+        f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
+        seqs_of(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+    )
+
+
+def _runs(job: Job) -> str:
+    return f"runs since {clock(job.last_start)}" if job.last_start is not None else "is starting"
+
+
+def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    lately = _since_it_waits(history)
+    waits = _newest(lately, decisions.JobWaits)
+    if waits is not None:
+        assert isinstance(waits.data, decisions.JobWaits)
+        yield Sentence(f"When it joined the queue: {unstopped(waits.data.reason)}.", seqs_of(waits.seq))
+    yield from _as_things_are(pool, job)
+    if job.not_before > pool.now:
+        yield Sentence(
+            f"After its last attempt it is not started again before {clock(job.not_before)}.",
+            seqs_of(_seq_of(history, decisions.JobRequeued)),
+        )
+    yield from _lateness(pool, job)
+    late = _newest(lately, decisions.ScheduleTimedOut)
+    if late is not None:
+        assert isinstance(late.data, decisions.ScheduleTimedOut)
+        follows = {"report": "is only reported", "fail": "ends it", "pass": "lets smaller jobs pass it"}[late.data.then]
+        text = (
+            f"It waited longer than the rule schedule-timeout means it to ({duration_text(late.data.waited)}), which {follows}."
+        )
+        yield Sentence(text, seqs_of(late.seq))
+    verbs = pool.rules.preemption.verbs
+    if not job.may_preempt:
+        yield Sentence(
+            f"Jobs of the class {job.class_name} displace nobody: its preemption policy is Never.", seqs_of(pool.policy_revision)
+        )
+    off = [verb for verb in ("reclaim", "preempt") if verb not in verbs]
+    if off:
+        yield Sentence(f"The policy switches {listed(off)} off in this pool.", seqs_of(pool.policy_revision))
+    if pool.selection is not None:
+        for request in pool.selection.requests:
+            if request.job == job.id:
+                yield Sentence(
+                    "Victim selection has been asked who could leave for it, and has not answered yet.", seqs_of(request.seq)
+                )
+    newest = _newest_refusal(lately)
+    if newest is not None:
+        yield from refused(newest)
+
+
+def _lateness(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What its class promises, where the promise is not kept for this job."""
+    entry, waited = pool.rules.find_class(job.class_name), start_within.waited(pool, job)
+    for percent, within in start_within.promises(entry) if entry is not None else ():
+        if waited is not None and waited > within:
+            promise = f"{percent} of 100 jobs a start within {duration_text(within)}"
+            text = f"Its class promises {promise}; it is late by {duration_text(waited - within)}."
+            yield Sentence(text, seqs_of(pool.policy_revision))
+
+
+def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What keeps it from its place in the state as it is now: the rules of allocate, and the gates of the other verbs."""
+    unit = next_unit(job)
+    if unit is None or pool.policy is None:
+        return
+    scene, rules = scene_of(pool), pool.rules
+    reason = keeps_from_borrowing(scene, unit) or over_limit(scene, unit) or over_quota(scene, unit)
+    if reason is None:
+        mark = scene.mark()
+        found = place_unit(scene.rooms, unit, Budget(rules.preemption.search_steps))
+        scene.rollback(mark)
+        reason = found.why if isinstance(found, NoFit) else None
+    if reason is None and rules.backfill == "reserve":
+        yield Sentence("As things are, there is a place, which it does not take where it would delay the first in the queue.")
+    elif reason is not None:
+        yield Sentence(f"As things are: {unstopped(reason)}.")
+    if reason is not None and rules.projects and "reclaim" in rules.preemption.verbs:
+        forbidden = may_reclaim(scene, shares_now(scene), unit)
+        if forbidden is not None:
+            yield Sentence(f"It may not reclaim room from other projects: {unstopped(forbidden)}.", seqs_of(pool.policy_revision))
+    delayed = may_displace_at(pool, job)
+    if delayed > pool.now and job.may_preempt:
+        yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", seqs_of(pool.policy_revision))
+
+
+def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
+    newest = _newest_refusal(_since_it_waits(history))
+    if newest is not None:
+        yield from needs(newest)
+    if job.next_request_at > pool.now:
+        text = f"It may ask for victims again from {clock(job.next_request_at)} on."
+        yield Sentence(text, seqs_of(newest.seq if newest else None))
+    leaving = [name for name in pool.leaving if pool.jobs[name].eviction is not None]
+    if leaving:
+        yield Sentence(f"On their way out now: {few(leaving)}; who waits is tried again as their room comes free.")
+    ending = sorted(_limits(pool))
+    if ending:
+        until, name = ending[0]
+        yield Sentence(
+            f"The first job with a run-time limit to reach it is {name}, at {clock(until)}.", seqs_of(pool.jobs[name].seq)
+        )
+
+
+def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
+    for job in pool.active_jobs():
+        if job.demand.run_time_limit is not None and job.last_start is not None:
+            yield job.last_start + job.demand.run_time_limit, job.id
+
+
+def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    if isinstance(record.data, decisions.EvictionDecided):
+        told = EVICTIONS[record.data.cause]
+        which = f"its {tasks_text(record.data.tasks)}" if record.data.tasks else "it"
+        reason = f": {record.data.reason}" if record.data.reason else ""
+        yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", seqs_of(record.seq))
+    else:
+        assert isinstance(record.data, decisions.PreemptionDecided)
+        yield from _as_victim(job.id, record, record.data, history)
+    times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
+    if len(times) > 1:
+        yield Sentence(f"It went back to the queue {len(times)} times in all.", tuple(each.seq for each in times))
+
+
+def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
+    choice = next(choice for choice in data.victims if choice.job == job)
+    for asked in history:
+        if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
+            text = f"{asked.data.job} needed room and did not fit: {unstopped(asked.data.reason)}."
+            yield Sentence(text, seqs_of(asked.seq))
+    asker = data.asker
+    which = "it was" if not choice.tasks else f"its {tasks_text(choice.tasks)} {'was' if choice.tasks.isdigit() else 'were'}"
+    text = f"At {clock(record.time)} {which} told to make room for {who_text(asker)}, by the verb {data.verb}"
+    yield Sentence(f"{text}: {rule_text(data, choice)}.", seqs_of(record.seq, data.request))
+    if choice.reserved:
+        yield Sentence("It had not started yet, so nothing is lost: only its reservation.", seqs_of(record.seq))
+    else:
+        yield Sentence(
+            f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", seqs_of(record.seq)
+        )
+    nodes = count_text(len({share.node for share in choice.moved}), "node")
+    if choice.moved and not choice.tasks:
+        yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", seqs_of(record.seq))
+    elif choice.moved:
+        who = tasks_text(ranges(choice.movers)).capitalize()
+        yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", seqs_of(record.seq))
+    yield from choice_sentences(record, data)
+
+
+def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    after = [each for each in history if each.seq > record.seq]
+    taken_back = _newest(after, decisions.EvictionWithdrawn)
+    if taken_back is not None:
+        assert isinstance(taken_back.data, decisions.EvictionWithdrawn)
+        yield Sentence(f"It stayed after all: {taken_back.data.reason}.", seqs_of(taken_back.seq))
+        return
+    for each in after:
+        if isinstance(each.data, decisions.JobRequeued):
+            lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
+            yield Sentence(f"It was back in the queue at {clock(each.time)}, at its old place{lost}.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobShrunk):
+            yield Sentence(f"It goes on without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
+            more = "got more tasks again" if isinstance(each.data, decisions.JobGrown) else "got a place again"
+            took = duration_text(each.time - record.time)
+            yield Sentence(f"It {more} at {clock(each.time)}, {took} after it had to leave.", seqs_of(each.seq))
+        elif isinstance(each.data, decisions.JobEnded):
+            yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
+    if job.phase in ENDED:
+        return
+    if job.demand.on_eviction == "end" and job.eviction is not None:
+        yield Sentence("It does not come back: its owner said on_eviction: end.", seqs_of(job.seq))
+        return
+    if job.eviction is not None:
+        yield Sentence(f"It goes back to the queue, at its old place, within {duration_text(job.eviction.grace)} of being told.")
+    yield from protections_of(pool, job)
+
+
+def protections_of(pool: Pool, job: Job) -> Iterable[Sentence]:
+    """What keeps the job from being taken again soon, by the policy in force."""
+    rules, seqs = pool.rules.protections, seqs_of(pool.policy_revision)
+    if rules.cooldown.job:
+        yield Sentence(f"Rule cooldown: once it runs again it is left alone for {duration_text(rules.cooldown.job)}.", seqs)
+    for verb in ("preempt", "reclaim"):
+        shielded = _min_runtime(pool, job, verb)
+        if shielded:
+            yield Sentence(f"Rule min-runtime: {verb} leaves it alone for {duration_text(shielded)} after each start.", seqs)
+    cap = rules.eviction_cap
+    if cap is not None:
+        lately = sum(moment > pool.now - cap.window for moment in job.evicted_at)
+        text = f"Rule eviction-cap: {lately} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
+        yield Sentence(text, seqs)
+    if rules.ageing is not None:
+        when = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
+        when += [f"waiting {duration_text(rules.ageing.waiting)}"] if rules.ageing.waiting is not None else []
+        yield Sentence(f"Rule ageing: after {' or '.join(when)} it counts {rules.ageing.boost} more.", seqs)
+    if not job.preemptible:
+        yield Sentence("It is not preemptible, so that no verb takes it again.", seqs)
+
+
+def _min_runtime(pool: Pool, job: Job, verb: str) -> int:
+    """As stated nearest above the job; reclaim may look from further up, which depends on who asks."""
+    projects = {project.name: project for project in pool.rules.projects}
+    name: str | None = job.project
+    while name in projects:
+        stated: int | None = getattr(projects[name].min_runtime, verb)
+        if stated is not None:
+            return stated
+        name = projects[name].parent
+    return getattr(pool.rules.protections.min_runtime, verb) or 0
+
+
+def _takes(record: Record, job: str) -> bool:
+    data = record.data
+    if isinstance(data, decisions.EvictionDecided):
+        return data.job == job
+    return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
+
+
+def _asker_of(record: Record) -> str | None:
+    return record.data.asker.job if isinstance(record.data, decisions.PreemptionDecided) else None
+
+
+def _since_it_waits(history: Sequence[Record]) -> Sequence[Record]:
+    """Records since the job last joined the queue."""
+    for at in reversed(range(len(history))):
+        if isinstance(history[at].data, facts.JobSubmitted | decisions.JobRequeued | decisions.ReservationDropped):
+            return history[at:]
+    return history
+
+
+def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
+    last = _newest(history, *kinds)
+    return last.seq if last is not None else None
+
+
+def _newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
+    return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
+
+
+def _newest_refusal(history: Sequence[Record]) -> Record | None:
+    """The newest one that says something about the pool, else the newest: an answer that came too late says nothing."""
+    refusals = [record for record in history if isinstance(record.data, decisions.PreemptionRefused)]
+    told = [record for record in refusals if getattr(record.data, "reason", "") in ("impossible", "gave-up")]
+    return next(reversed(told or refusals), None)
+
+
+def _nodes(pool: Pool, found: Iterable[int]) -> str:
+    return few([pool.nodes[number].name for number in dict.fromkeys(found) if number in pool.nodes]) or "no node"

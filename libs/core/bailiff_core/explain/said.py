@@ -1,0 +1,82 @@
+"""What explanations are made of: sentences with the records to check them by, and small words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.wire import time_text
+
+NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One thing that is so, and the positions of the records that show it."""
+
+    text: str
+    seqs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A question that a person would ask, and what there is to say."""
+
+    question: str
+    says: tuple[Sentence, ...]
+
+
+def jobs_of(record: Record) -> dict[str, None]:
+    """The jobs that the record is about."""
+    data = record.data
+    found: dict[str, None] = {}
+    job = getattr(data, "job", None)
+    if isinstance(job, str) and job:
+        found[job] = None
+    if isinstance(data, facts.JobSubmitted):
+        found[data.demand.job] = None
+    if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
+        found[data.asker.job] = None
+    if isinstance(data, decisions.PreemptionDecided):
+        found |= dict.fromkeys([*(choice.job for choice in data.victims), *data.dropped, *data.spared])
+    return found
+
+
+def clock(moment: int | None) -> str:
+    """Day and time, UTC: `11-21 12:04:31`."""
+    return time_text(moment or 0)[5:19].replace("T", " ")
+
+
+def seqs_of(*seqs: int | None) -> tuple[int, ...]:
+    """Those that there are, each once."""
+    return tuple(dict.fromkeys(seq for seq in seqs if seq is not None))
+
+
+def few(names: Sequence[str], total: int | None = None) -> str:
+    """The first few names, and how many more there are. total: of how many these are the first."""
+    more = (len(names) if total is None else total) - len(names[:NAMED])
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def were(names: Sequence[str]) -> str:
+    """The verb that goes with so many."""
+    return "was" if len(names) == 1 else "were"
+
+
+def have(names: Sequence[str]) -> str:
+    """The verb that goes with so many."""
+    return "has" if len(names) == 1 else "have"
+
+
+def tasks_text(ranges: str) -> str:
+    """`task 3`, `tasks 4-7`."""
+    return f"task {ranges}" if ranges.isdigit() else f"tasks {ranges}"
+
+
+def unstopped(text: str) -> str:
+    """The text without its full stop, to go into a sentence."""
+    return text.rstrip(".")

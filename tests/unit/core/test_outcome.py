@@ -1,0 +1,147 @@
+"""What came of a record: told from the records after it, and that it is still open where none of them settles it."""
+
+import pytest
+from tests.log_builder import MINUTE, SECOND, Story
+
+from bailiff_core.explain import Outcome
+from bailiff_core.records import AUDIT_TYPES, Record, decisions, facts
+
+
+def came_of(story: Story, kind: type, which: int = 0) -> list[str]:
+    """What the log says came of the record of this kind."""
+    records = [record for record in story.records if isinstance(record.data, kind)]
+    return sentences(story, records[which])
+
+
+def sentences(story: Story, record: Record) -> list[str]:
+    outcome = Outcome(record)
+    for later in story.records[record.seq + 1 :]:
+        outcome.take(later)
+    section = outcome.section()
+    assert all(0 < seq < len(story.records) for said in (section.says if section else ()) for seq in said.seqs)
+    return [said.text for said in section.says] if section else []
+
+
+@pytest.fixture
+def asked() -> Story:
+    """low has the machine, and high has asked for it."""
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    return story
+
+
+def test_a_request_without_an_answer_says_so(asked: Story) -> None:
+    assert came_of(asked, decisions.PreemptionRequested) == ["Victim selection has not answered yet."]
+
+
+def test_a_request_that_was_granted_names_the_decision(asked: Story) -> None:
+    asked.propose(after=SECOND)
+    assert came_of(asked, decisions.PreemptionRequested) == ["low was told to leave for high at 01-01 00:01:01, 1s later."]
+    assert came_of(asked, facts.ProposalReceived) == ["low was told to leave for high at 01-01 00:01:01."]
+
+
+def test_a_request_that_was_refused_says_why() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("fixed", gpus=4, preemptible=False)
+    story.runs("low", gpus=0)
+    story.submit("high", gpus=4, cls="inference")
+    story.propose()
+    (told,) = came_of(story, decisions.PreemptionRequested)
+    assert told.startswith("Refused to high, as no set of jobs that may be taken makes room for it, and that is proven, at ")
+
+
+def test_a_request_that_nobody_answered_in_time_lapses_and_is_asked_again(asked: Story) -> None:
+    asked.wait(MINUTE)
+    (told,) = came_of(asked, decisions.PreemptionRequested)
+    assert told.startswith("Victim selection had not answered in time, and the request lapsed at 01-01 00:01:05, 5s later")
+    assert came_of(asked, decisions.SelectionTimedOut)[0].startswith("Victim selection was asked again, as selection 2, at ")
+
+
+def test_a_decision_follows_each_victim_and_the_asker(asked: Story) -> None:
+    asked.propose()
+    assert came_of(asked, decisions.PreemptionDecided) == ["low is still on its way out.", "high has not started yet."]
+    asked.yields("low", after=5 * SECOND)
+    assert came_of(asked, decisions.PreemptionDecided) == [
+        "low was back in the queue (preempted) at 01-01 00:01:05, 5s later.",
+        "high was told to start at 01-01 00:01:05, 5s later.",
+    ]
+
+
+def test_a_plan_that_was_given_up_let_its_victim_stay(asked: Story) -> None:
+    asked.propose()
+    asked.give_up("high")
+    told = came_of(asked, decisions.PreemptionDecided)
+    assert told[0].startswith("low was let stay (")
+    assert told[1].startswith("high lost its reservation (given-up) at ")
+
+
+def test_a_submission_says_when_it_got_its_place_and_a_cancellation_when_it_ended(asked: Story) -> None:
+    assert came_of(asked, facts.JobSubmitted) == ["low got a place at 01-01 00:00:00."]
+    assert came_of(asked, facts.JobSubmitted, 1) == ["high has got no place yet."]
+    asked.cancel("high", after=SECOND)
+    assert came_of(asked, facts.JobCancelled) == ["high ended (cancelled) at 01-01 00:01:01."]
+    assert came_of(asked, facts.JobSubmitted, 1) == ["high ended (cancelled) at 01-01 00:01:01, 1s later."]
+
+
+def test_a_place_says_how_the_attempt_ended(asked: Story) -> None:
+    assert came_of(asked, decisions.JobPlaced) == ["low still has it."]
+    asked.ends("low", after=MINUTE)
+    assert came_of(asked, decisions.JobPlaced) == ["low ended (succeeded) at 01-01 00:02:00, 2m later."]
+    assert came_of(asked, facts.TaskStarted)[0].startswith("The task ended with exit code 0 at ")
+    assert came_of(asked, facts.TaskExited)[0].startswith("Its room was free at ")
+
+
+def test_a_silent_machine_is_followed_to_its_return_or_its_loss() -> None:
+    story = Story()
+    story.node("n1", gpus=1)
+    story.silent("n1", after=MINUTE)
+    assert came_of(story, facts.NodeUnreachable) == ["n1 has not been heard of since."]
+    story.heard("n1", after=SECOND)
+    assert came_of(story, facts.NodeUnreachable) == ["n1 was back at 01-01 00:01:01, 1s later."]
+    story.silent("n1", after=MINUTE)
+    story.lost("n1", after=MINUTE)
+    assert came_of(story, facts.NodeUnreachable, 1)[0].startswith("n1 was declared lost at ")
+
+
+def test_a_policy_says_until_when_it_was_in_force(asked: Story) -> None:
+    assert came_of(asked, facts.PolicyApplied) == ["It is still in force."]
+    asked.apply_policy(asked.pool.rules)
+    assert came_of(asked, facts.PolicyApplied)[0].startswith("It was replaced at ")
+
+
+def test_no_record_of_a_long_story_is_told_ungrammatically(asked: Story) -> None:
+    asked.propose()
+    asked.yields("low")
+    asked.started("high")
+    asked.ends("high", after=MINUTE)
+    asked.started("low")
+    asked.ends("low", code=1)
+    for record in asked.records:
+        for text in sentences(asked, record):
+            assert text.endswith("."), text
+            assert ".." not in text, text
+            assert text[0].isupper() or text.startswith(("low", "high", "n1")), text
+
+
+def test_it_stops_looking_when_all_is_known(asked: Story) -> None:
+    asked.propose()
+    request = next(record for record in asked.records if isinstance(record.data, decisions.PreemptionRequested))
+    outcome = Outcome(request)
+    assert not outcome.known
+    for later in asked.records[request.seq + 1 :]:
+        outcome.take(later)
+    assert outcome.known
+    assert Outcome(next(record for record in asked.records if isinstance(record.data, facts.DomainCreated))).known
+
+
+def test_every_type_of_record_can_be_asked_what_came_of_it() -> None:
+    """Types that leave nothing open say nothing; none fails."""
+    from tests.unit.client.test_eventline import SAID, record
+
+    assert set(SAID) == {kind.NAME for kind in AUDIT_TYPES.values()}
+    for name, (data, _) in SAID.items():
+        section = Outcome(record(name, data)).section()
+        assert section is None or section.says, name

@@ -1,0 +1,129 @@
+"""When one verb after the other finds nobody, the record says of each whom it left out by which rule, within 64 KiB."""
+
+import json
+from typing import get_args, get_type_hints
+
+import pytest
+from tests.log_builder import MINUTE, Story, folded, policy
+
+from bailiff_core.considered import candidates
+from bailiff_core.explain import explain_job, explain_record, needs_text
+from bailiff_core.explain.victims import EVICTIONS, REFUSALS
+from bailiff_core.model.answer import Answer, Tried
+from bailiff_core.protections import RULES
+from bailiff_core.records import decisions, facts
+
+LIMIT = 64 * 1024
+
+
+@pytest.fixture
+def story() -> Story:
+    """b is due four GPUs; of a's eight, four are an inference server's and four of a job that may be left alone by label."""
+    rules = policy(
+        projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}],
+        protections={"excluded": [{"keep": "yes"}]},
+    )
+    story = Story(rules)
+    story.node("n1", gpus=8)
+    story.runs("server", gpus=4, cls="inference", project="a")
+    story.runs("kept", gpus=3, project="a", labels={"keep": "yes"})
+    story.runs("mine", gpus=1, project="b")
+    story.submit("asks", gpus=3, cls="interactive", project="b", after=MINUTE)
+    story.propose()
+    return story
+
+
+def refusal(story: Story) -> decisions.PreemptionRefused:
+    return next(iter(story.decisions("PreemptionRefused")))
+
+
+def test_a_refusal_says_of_every_verb_whom_it_left_out(story: Story) -> None:
+    why = refusal(story).explanation
+    assert refusal(story).verb == "preempt"
+    assert {group.rule: group.examples for group in why.excluded} == {"not-preemptible": ("server",), "scope": ("kept",)}
+    (reclaim,) = why.tried
+    assert (reclaim.verb, reclaim.refused) == ("reclaim", "impossible")
+    assert {group.rule: group.examples for group in reclaim.excluded} == {
+        "excluded": ("kept",),
+        "not-preemptible": ("server",),
+        "own-project": ("mine",),
+    }
+    assert reclaim.would_need.endswith("of 'kept', which has a label that the policy excludes")
+
+
+def test_the_sentences_name_the_verb(story: Story) -> None:
+    record = next(record for record in story.records if isinstance(record.data, decisions.PreemptionRefused))
+    told = [sentence.text for section in explain_record(record) for sentence in section.says]
+    assert any(text.startswith("The verb reclaim found nobody: ") for text in told)
+    assert "Under reclaim, rule not-preemptible shielded 1 job (server): each is not preemptible." in told
+    assert any(text.startswith("Under preempt, ") for text in told)
+    assert any(text.startswith("The nearest thing that would have worked, by preempt: ") for text in told)
+    assert needs_text(refusal(story)).startswith("preempt: ")
+    assert "; reclaim: " in needs_text(refusal(story))
+
+
+def test_the_job_tells_the_same(story: Story) -> None:
+    told = [s.text for section in explain_job(story.pool, story.job("asks"), story.records) for s in section.says]
+    assert any(text.startswith("The verb reclaim found nobody: ") for text in told)
+
+
+def test_the_full_list_is_made_for_every_verb(story: Story) -> None:
+    proposal = next(record.data for record in story.records if isinstance(record.data, facts.ProposalReceived))
+    assert isinstance(proposal, facts.ProposalReceived)
+    found = candidates(folded(story.wires[: proposal.computed_at + 1]), refusal(story), proposal.answers)
+    assert list(dict.fromkeys(each.verb for each in found)) == ["reclaim", "preempt"]
+    shielded = {each.job: each.rule for each in found if each.verb == "reclaim"}
+    assert shielded == {"server": "not-preemptible", "kept": "excluded", "mine": "own-project"}
+
+
+def test_a_verb_that_succeeds_says_what_the_one_before_lacked() -> None:
+    rules = policy(
+        projects=[{"name": "a", "quota": {"gpus": 2}}, {"name": "b", "quota": {"gpus": 6}}],
+        protections={"excluded": [{"keep": "yes"}]},
+    )
+    story = Story(rules)
+    story.node("n1", gpus=8)
+    story.runs("kept", gpus=4, project="a", labels={"keep": "yes"})
+    story.runs("low", gpus=2, project="b")
+    story.submit("high", gpus=4, cls="interactive", project="b", after=MINUTE)
+    story.propose()
+    decided = next(iter(story.decisions("PreemptionDecided")))
+    assert (decided.verb, [choice.job for choice in decided.victims]) == ("preempt", ["low"])
+    (reclaim,) = decided.explanation.tried
+    assert {group.rule: group.examples for group in reclaim.excluded} == {"excluded": ("kept",), "own-project": ("low",)}
+
+
+def test_a_verb_that_may_not_be_tried_is_not_listed() -> None:
+    story = Story()
+    story.node("n1", gpus=2)
+    story.runs("fixed", gpus=2, preemptible=False)
+    story.runs("low", gpus=0)
+    story.submit("high", gpus=2, cls="inference")
+    story.propose()
+    assert refusal(story).explanation.tried == ()
+    assert "preempt:" not in needs_text(refusal(story))
+
+
+def test_the_most_that_an_explanation_can_say_fits_into_64_kib() -> None:
+    """Every rule, with five names of 63 characters each, under three verbs; a runner-up of 50; costs of 64 classes."""
+    group = [{"rule": rule.name, "jobs": 10**9, "examples": [f"{'n' * 62}{at}" for at in range(5)]} for rule in RULES]
+    cost = {"classes": [{"priority": 10**9 - at, "gpu_milli": 10**12} for at in range(64)], "lost_gpu_ms": 10**15,
+            "under_share_gpu_milli": 10**12, "jobs_stopped": 10**6, "tasks": 10**9, "broken_nodes": 10**6}  # fmt: skip
+    tried = [
+        {"verb": verb, "refused": "impossible", "would_need": "x" * 600, "candidates": 10**6, "excluded": group}
+        for verb in ("consolidate", "reclaim")
+    ]
+    why = {"candidates": 10**6, "excluded": group, "steps": 10**6, "runner_up": ["m" * 63] * 50, "cost": cost,
+           "runner_up_cost": cost, "at_least": cost, "runner_up_lost_gpu_ms": 10**15, "tried": tried}  # fmt: skip
+    answer = Answer.model_validate_json(json.dumps({"request": 1, "job": "j", "explanation": why, "would_need": "x" * 2000}))
+    assert len(answer.model_dump_json(exclude_defaults=True)) < LIMIT
+
+
+def values(kind: type, field: str) -> set[str]:
+    return set(get_args(get_type_hints(kind)[field]))
+
+
+def test_every_cause_and_every_refusal_has_its_words() -> None:
+    assert set(EVICTIONS) == values(decisions.EvictionDecided, "cause")
+    assert set(REFUSALS) == values(decisions.PreemptionRefused, "reason")
+    assert values(Tried, "verb") == {"consolidate", "reclaim", "preempt"}
