@@ -126,14 +126,14 @@ def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
 
 def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     story.node("n1", gpus=8)
-    real = allocate.place_unit
+    real = allocate.place_within_bounds
 
-    def fails(rooms, unit, budget):
+    def fails(scene, unit, budget):
         if unit.job.id == "odd":
             raise ZeroDivisionError("odd indeed")
-        return real(rooms, unit, budget)
+        return real(scene, unit, budget)
 
-    monkeypatch.setattr(allocate, "place_unit", fails)
+    monkeypatch.setattr(allocate, "place_within_bounds", fails)
     check, story.check = story.check, None
     with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
         story.turn(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
