@@ -299,7 +299,7 @@ def test_moves_against_every_set_of_movers(seed: int) -> None:
 
 def test_consolidate_decides() -> None:
     answers = [check(seed) for seed in range(150) for check in (check_moves, check_moves_in_racks)]
-    assert sum(bool(answer.victims) for answer in answers) > 5
+    assert sum(bool(answer.victims) for answer in answers) > 3
     assert not any(answer.refused == "gave-up" for answer in answers)
     assert all(answer.explanation.proven for answer in answers if answer.victims)
 
