@@ -140,7 +140,8 @@ def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None
     assert [victim.job for victim in first.victims] == ["lower"]
     assert second.refused == "impossible"
     assert second.would_need == (
-        "after what was just decided for others, even if every job that stays left: needs 2 nodes with 8 free GPUs each, 1 has them"
+        "after what was just decided for others, even if every job that stays left: "
+        "needs 2 nodes with 8 free GPUs each, 1 has them"
     )
 
 
