@@ -150,6 +150,14 @@ def promises_can_come_true(pool: Pool) -> Complaints:
             yield f"{name} is promised device {at[1]} of {pool.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
 
 
+def who_has_left_has_its_place(pool: Pool) -> Complaints:
+    """A place is kept only for those who are still on their way out of their own."""
+    for job in pool.jobs.values():
+        for place in job.promise if job.phase != "evicting" else ():
+            if job.task(place.index) is None:
+                yield f"task {place.index} of {job.id} has left, and its new place is still only kept for it"
+
+
 def no_half_gang_stays(pool: Pool) -> Complaints:
     """§8.4: when a member is gone (and did not finish) that the gang needs, the others are on their way out."""
     for job in pool.active_jobs():
@@ -181,7 +189,13 @@ def plans_have_their_asker(pool: Pool) -> Complaints:
             yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
 
 
-TURN_RULES = (promises_can_come_true, no_half_gang_stays, whoever_waits_was_told_why, plans_have_their_asker)
+TURN_RULES = (
+    promises_can_come_true,
+    who_has_left_has_its_place,
+    no_half_gang_stays,
+    whoever_waits_was_told_why,
+    plans_have_their_asker,
+)
 
 
 # --- over one state, after everything has come to rest
