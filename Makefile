@@ -7,7 +7,7 @@ STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long test-compose test-gpu check docs bench clean
+.PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ test-compose: install-dev ## the story in containers, where a Docker engine answ
 
 test-gpu: install-dev ## on a machine with NVIDIA GPUs
 	$(BIN)/python -m pytest -q -m "gpu"
+
+chaos: install-dev ## kill -9 at random, 200 times, under load (SEED=… to see one again)
+	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
 
 check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/ruff check --quiet .

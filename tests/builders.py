@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bailiff_core.fold.room import shape_of
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool, Room, Task
@@ -59,6 +60,7 @@ class Sketch:
         demand = JobDemand(job=name, tasks=groups or (group(),))
         number = len(self.pool.jobs) + 1 if seq is None else seq
         job = Job(name, number, 0, demand, "train", priority, preemptible, True, "0" * 64)
+        job.base_priority, job.shape = priority, shape_of(demand)
         self.pool.jobs[name] = job
         enqueue(self.pool, job)
         return job

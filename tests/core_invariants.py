@@ -171,9 +171,13 @@ def evictions_have_reasons(pool: Pool) -> None:
 
 
 def promises_are_kept_for_those_who_move(pool: Pool) -> None:
-    """Only a job on its way out has a place kept for it, and only for a while."""
+    """Only a job on its way out, or a member of one, has a place kept for it, and only for a while."""
     for job in pool.jobs.values():
-        assert not job.promise or (job.phase == "evicting" and job.promise_until is not None), f"{job.id} is {job.phase}"
+        assert not job.promise or job.promise_until is not None, f"a place is kept for {job.id} for ever"
+        for place in job.promise:
+            member = job.task(place.index)
+            leaves = job.phase == "evicting" or (member is not None and member.eviction is not None)
+            assert leaves, f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
 
 
 def run_limits_are_those_of_running_jobs(pool: Pool) -> None:
@@ -258,7 +262,7 @@ def victims_may_go(before: Pool, said: Sequence[Decision]) -> None:
                 assert victim.preemptible, f"{choice.job} is not preemptible"
                 if decision.verb == "preempt":
                     assert victim.priority < decision.asker.priority, f"{choice.job} does not have lower priority"
-                if decision.verb == "reclaim" and not choice.moved:
+                if decision.verb == "reclaim" and not choice.goes_on:
                     assert victim.project != decision.asker.project, f"{choice.job} is of the same project"
                 if decision.verb == "consolidate" and not choice.reserved:
-                    assert choice.moved, f"{choice.job} has no place to move to"
+                    assert choice.goes_on, f"{choice.job} has no place to move to"

@@ -119,8 +119,10 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase} with the tasks {[task.index for task in job.tasks]}"
         if (job.phase == "reserved" and states != {"reserved"}) or (job.phase == "evicting" and "reserved" in states):
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
-        if job.promise and job.phase != "evicting":
-            yield f"{job.id} is {job.phase}, and another place is kept for it"
+        for place in job.promise if job.phase != "evicting" else ():
+            member = job.task(place.index)
+            if member is None or member.eviction is None:
+                yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"
 
@@ -264,7 +266,7 @@ class History:
         for choice in decision.victims:
             victim = pool.jobs[choice.job]
             lower = decision.verb != "preempt" or victim.priority < asker.priority
-            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.moved
+            mine = decision.verb == "reclaim" and victim.project == asker.project and not choice.goes_on
             if not lower or mine or not victim.preemptible or victim.id == asker.id:
                 yield f"{victim.id} ({victim.priority}, {victim.preemptible}) leaves for {asker.id} ({asker.priority})"
             if choice.attempt != victim.attempt or victim.phase not in ("reserved", "starting", "running"):

@@ -1,6 +1,9 @@
 """`docker compose up` in earnest: a job from the host, services and broker restarted under it, the record proved at the end."""
 
 import asyncio
+import contextlib
+import http.client
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ("apache/kafka:4.3.0", "python:3.12-slim-bookworm")
 DOMAIN = "pool-a"
 PATIENCE_S = 240.0
+PROMETHEUS = "prom/prometheus:latest"
+SCRAPED = {"bailiff-admission", "bailiff-victim-selection", "bailiff-eviction-executor", "bailiff-node-agent"}
+WITH_PROMETHEUS = ("docker-compose.yml", "deploy/compose/prometheus.yml")
 THREE_BROKERS = ("docker-compose.yml", "deploy/compose/three-brokers.yml")
 
 
@@ -45,7 +52,7 @@ class Compose:
     def __call__(self, *arguments: str, timeout: float = 900, check: bool = True) -> str:
         """`docker compose` with these arguments; what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
-        names = ("BAILIFF_KAFKA_PORT", "BAILIFF_KAFKA_PORT_2", "BAILIFF_KAFKA_PORT_3")
+        names = ("BAILIFF_KAFKA_PORT", "BAILIFF_KAFKA_PORT_2", "BAILIFF_KAFKA_PORT_3", "BAILIFF_PROMETHEUS_PORT")
         ports = dict(zip(names, map(str, self.ports), strict=True))
         environment = {**os.environ, **ports, "BAILIFF_KAFKA_HOST": "127.0.0.1", "BAILIFF_IMAGE": self.image}
         command = ["docker", "compose", "-p", self.project, *files, *arguments]
@@ -53,6 +60,13 @@ class Compose:
         if check and done.returncode:
             pytest.fail(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
         return done.stdout
+
+    def prometheus(self, page: str) -> dict[str, Any]:
+        """What its Prometheus says about itself."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ports[3], timeout=10)) as connection:
+            connection.request("GET", f"/api/v1/{page}")
+            found: dict[str, Any] = json.loads(connection.getresponse().read())["data"]
+            return found
 
     def left_behind(self) -> list[str]:
         """Everything of this project that the engine still has."""
@@ -94,7 +108,7 @@ def compose() -> Iterator[Callable[..., Compose]]:
     made: list[Compose] = []
 
     def make(*files: str) -> Compose:
-        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(3)), files or ("docker-compose.yml",)))
+        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(4)), files or ("docker-compose.yml",)))
         return made[-1]
 
     yield make
@@ -202,15 +216,40 @@ async def test_three_brokers_go_on_without_one(compose: Callable[..., Compose]) 
     async with watching(port) as watched:
         settings = await watched.client.bus.topic_settings(AUDIT.name)
         assert (settings["brokers"], settings["replication"], settings["min.insync.replicas"]) == ("3", "3", "2")
-        await watched.submit("with-three", 1)
-        await watched.until("with-three", "succeeded")
+        await watched.submit("lasting", 600, gpus=2)
+        await watched.until("lasting", "running")
+        await asyncio.to_thread(project, "restart", "admission", "kafka-3")
+        await watched.submit("across-restarts", 1)
+        await watched.until("across-restarts", "succeeded")
+        await asyncio.to_thread(project, "up", "-d", "--wait", "--wait-timeout", "600", "kafka-3")
         await asyncio.to_thread(project, "kill", "kafka-2")
         await watched.submit("with-two", 1)
         await watched.until("with-two", "succeeded")
-    await proved(port)
+        await watched.until("lasting", "running")
+    verified = await proved(port)
+    assert len(verified["epochs"]) >= 2
+    project("down", "-v", "--timeout", "30")
+    docker("rmi", "-f", project.image)
+    assert project.left_behind() == []
+
+
+async def test_prometheus_finds_every_service_and_has_no_complaint(compose: Callable[..., Compose]) -> None:
+    if docker("image", "inspect", PROMETHEUS).returncode and docker("pull", "-q", PROMETHEUS, timeout=600).returncode:
+        pytest.skip(f"the image {PROMETHEUS} is neither here nor can it be pulled")
+    project = compose(*WITH_PROMETHEUS)
+    project("up", "-d", "--build", "--wait", "--wait-timeout", "600")
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            targets = project.prometheus("targets")["activeTargets"]
+            if {target["labels"]["job"] for target in targets if target["health"] == "up"} == SCRAPED:
+                break
+            await asyncio.sleep(1)
+    groups = project.prometheus("rules")["groups"]
+    assert sum(len(group["rules"]) for group in groups) > 20
+    assert [rule["lastError"] for group in groups for rule in group["rules"] if rule.get("lastError")] == []
 
 
 def test_every_compose_file_is_whole_and_publishes_to_this_machine_only(compose: Callable[..., Compose]) -> None:
-    for files in (("docker-compose.yml",), THREE_BROKERS):
+    for files in (("docker-compose.yml",), THREE_BROKERS, WITH_PROMETHEUS):
         shown = compose(*files)("config")
         assert shown.count("published:") == shown.count("host_ip: 127.0.0.1") > 0

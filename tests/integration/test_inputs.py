@@ -2,39 +2,38 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
-from tests.system import GIB, System, Watch
+from tests.fuzz.mutations import STRUCTURED, mutated, valid_messages
+from tests.system import GIB, POLICY, System, Watch
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import MAX_INPUT_BYTES, unwrap_dead_letter
 from bailiff_bus.messages import (
-    BegunEviction,
+    ApplyPolicy,
     CancelJob,
-    EvictionStageReached,
-    GivenUpPlan,
-    JobSpec,
+    NodeAnnounced,
     NodeHeartbeat,
     Proposal,
+    ReturnNode,
     SubmitJob,
-    TaskEnded,
-    TaskIsReleased,
 )
 from bailiff_bus.port import Headers
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.answer import Answer, VictimChoice
-from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused
 from bailiff_core.records.facts import InputRejected, JobSubmitted, WriterStarted
 
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 FUZZED = 400
+FOR_ALL = (ApplyPolicy, NodeAnnounced, ReturnNode)  # tests share this system
+HOUR = 3_600_000_000
 
 Where = tuple[str, int, int]
 
@@ -69,7 +68,6 @@ class Odd:
     topic: str = topics.REQUESTS.name
 
 
-STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 EVENT = {"specversion": "1.0", "id": "s", "source": "/odd", "type": SubmitJob.TYPE, "domain": "pool-a"}
 
 ODD = (
@@ -237,6 +235,8 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
     async with battered.watch("pool-b") as pool:
         battered.kill("victim-selection")
         writers = len(pool.facts(WriterStarted))
+        patient = POLICY.preemption.model_copy(update={"selection_timeout": HOUR})
+        await pool.apply(POLICY.model_copy(update={"preemption": patient}))  # the forger may take its time
         await pool.submit("forged-firm", gpus=4, kind="build")
         await pool.submit("forged-train", gpus=4)
         await pool.until_running("forged-firm", "forged-train")
@@ -281,6 +281,7 @@ async def test_forged_proposals_decide_nothing(battered: System) -> None:
         battered.start_service("victim-selection")
         await pool.until("one of them runs", lambda _: any(pool.running(name) for name in by_job))
         assert pool.running("forged-firm")
+        await pool.apply(POLICY)
         await pool.verify()
 
 
@@ -291,15 +292,16 @@ async def test_hundreds_of_inputs_made_by_chance(system: System) -> None:
     chance = random.Random(4711)
     async with system.watch("pool-a") as pool:
         node = next(iter(pool.pool.nodes.values()))
-        valid = seeds(node.name, node.incarnation)
+        valid = [each for each in valid_messages(node.name, node.incarnation) if not isinstance(each.body, FOR_ALL)]
         writers = len(pool.facts(WriterStarted))
         sent: dict[Where, bytes] = {}
         for number in range(FUZZED):
-            topic, kind, data = chance.choice(valid)
-            headers, value = mutated(chance, kind, data, number)
-            receipt = await pool.publish_raw(topic, value, headers)
+            each = chance.choice(valid)
+            headers, value = mutated(chance, each, number, "pool-a")
+            receipt = await pool.publish_raw(each.topic, value, headers)
             assert receipt.offset is not None
-            sent[(topic, receipt.partition, receipt.offset)] = value
+            if each.topic in INPUTS:
+                sent[(each.topic, receipt.partition, receipt.offset)] = value
         await is_alive(pool, "after-chance")
         await pool.until(
             "all were read",
@@ -318,100 +320,3 @@ async def test_hundreds_of_inputs_made_by_chance(system: System) -> None:
         assert len(pool.facts(WriterStarted)) == writers, "an input has stopped the writer"
         assert pool.pool.nodes[node.number].incarnation == node.incarnation
         await pool.verify()
-
-
-def seeds(node: str, incarnation: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Valid messages to begin from, by topic. None is about anything that is there."""
-    at: dict[str, Any] = {"node": node, "incarnation": incarnation, "number": 0, "job": "chance", "attempt": 1, "task": 0}
-    demand = JobDemand(job="chance", tasks=(TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB),), labels={"a": "b"})
-    submitted = SubmitJob(demand=demand, spec=JobSpec(command=("true",), env={"A": "b"}))
-    choice = VictimChoice(job="chance", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
-    answer = Answer(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
-    proposal = Proposal(number=1_000_000, computed_at=5, logic=LOGIC, answers=(answer,))
-    bodies = (
-        (topics.REQUESTS.name, submitted),
-        (topics.REQUESTS.name, CancelJob(job="chance", reason="no")),
-        (topics.PROPOSALS.name, proposal),
-        (topics.EVICTION_PROGRESS.name, BegunEviction(job="chance", attempt=1, decided=3)),
-        (topics.EVICTION_PROGRESS.name, GivenUpPlan(plan=3, reason="no")),
-        (topics.NODE_REPORTS.name, TaskEnded(**at, exit_code=0)),
-        (topics.NODE_REPORTS.name, TaskIsReleased(**at)),
-        (topics.NODE_REPORTS.name, EvictionStageReached(**at, stage="noticed")),
-    )
-    return [(topic, body.TYPE, body.to_data()) for topic, body in bodies]
-
-
-ODD_VALUES: tuple[object, ...] = (
-    None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1",
-    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "chance", [], [[]], {}, {"": {}},
-    [None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN",
-)  # fmt: skip
-
-
-def mutated(chance: random.Random, kind: str, data: dict[str, Any], number: int) -> tuple[Headers, bytes]:
-    """A message with one to three things wrong, or none: in its data, its attributes, or its bytes."""
-    tree = json.loads(json.dumps(data))
-    attributes: dict[str, object] = {
-        "specversion": "1.0", "id": f"chance-{number}", "source": f"/chance/{number % 7}", "type": kind, "domain": "pool-a"
-    }  # fmt: skip
-    bytes_after: list[Callable[[bytes], bytes]] = []
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        match chance.randrange(10):
-            case 0 | 1 | 2 | 3:
-                spoil(chance, tree)
-            case 4 | 5:
-                spoil(chance, attributes)
-            case 6:
-                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = chance.choice(ODD_VALUES)
-            case 7:
-                cut = chance.randrange(200)
-                bytes_after.append(lambda value, cut=cut: value[:cut])
-            case 8:
-                at, bit = chance.randrange(10_000), 1 << chance.randrange(8)
-                bytes_after.append(lambda value, at=at, bit=bit: flipped(value, at, bit))
-            case 9:
-                bytes_after.append(lambda value: value + value)
-    if chance.random() < 0.2:
-        value = json.dumps({**attributes, "data": tree}).encode()
-        headers: Headers = STRUCTURED
-    else:
-        value = json.dumps(tree).encode()
-        headers = tuple((f"ce_{name}", text(item)) for name, item in attributes.items())
-    for change in bytes_after:
-        value = change(value)
-    return headers, value
-
-
-def spoil(chance: random.Random, tree: dict[str, Any]) -> None:
-    """Change, drop or add one thing somewhere in it. Fences are left out: a forged one is a truncated log."""
-    place: Any = tree
-    while True:
-        names = list(place) if isinstance(place, dict) else list(range(len(place)))
-        if not names:
-            return
-        name = chance.choice(names)
-        if isinstance(place[name], dict | list) and place[name] and chance.random() < 0.7:
-            place = place[name]
-            continue
-        match chance.randrange(4):
-            case 0:
-                del place[name]
-            case 1 if isinstance(place, dict):
-                place[f"more{chance.randrange(5)}"] = chance.choice(ODD_VALUES)
-            case _:
-                place[name] = chance.choice(ODD_VALUES)
-        return
-
-
-def text(value: object) -> bytes:
-    """A header's bytes."""
-    written = value if isinstance(value, str) else json.dumps(value)
-    return written.encode(errors="surrogatepass")
-
-
-def flipped(value: bytes, at: int, bit: int) -> bytes:
-    """One bit changed."""
-    if not value:
-        return value
-    at %= len(value)
-    return value[:at] + bytes([value[at] ^ bit]) + value[at + 1 :]

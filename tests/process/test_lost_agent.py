@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system import POLICY, System, Watch, processes_of
+from tests.job_processes import is_supervisor, processes_of
+from tests.system import POLICY, System, Watch, systems
 
 from bailiff_core.model.policy import NodeRules
 from bailiff_core.records.decisions import JobPlaced, JobRequeued
@@ -43,23 +44,9 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def _systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
-    current: list[System] = []
-
-    def get() -> System:
-        if current and current[0].broken:
-            current.pop().stop()
-        if not current:
-            policy = POLICY.model_copy(update={"nodes": RULES})
-            system = System(tmp_path_factory.mktemp("lost"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, policy=policy)
-            current.append(system)
-            system.start()
-        return current[0]
-
-    try:
+    policy = POLICY.model_copy(update={"nodes": RULES})
+    with systems(tmp_path_factory, "lost", env={"BAILIFF_HEARTBEAT_S": "0.3"}, policy=policy) as get:
         yield get
-    finally:
-        for each in current:
-            each.stop()
 
 
 @pytest.fixture
@@ -114,7 +101,7 @@ class Struck:
 
     def pids(self) -> list[int]:
         """Living processes and supervisors of the node's tasks."""
-        return [pid for pid in processes_of(self.system.folder) if str(self.folder) in told(pid)]
+        return processes_of(self.folder)
 
     async def runs_again(self, attempt: int = 2) -> None:
         """Wait until the job runs in this attempt, and by its own notes."""
@@ -138,13 +125,6 @@ class Struck:
         """The first attempt's last sign of life is older than the record that gives the node up."""
         [(lost_at, _)] = [found for found in since(self.pool, 0, NodeLost) if found[1].node == self.node][-1:]
         assert self.beats()[1][-1] < lost_at
-
-
-def told(pid: int) -> str:
-    """What a process was started with."""
-    with contextlib.suppress(OSError):
-        return "".join((Path("/proc") / str(pid) / part).read_bytes().decode(errors="replace") for part in ("environ", "cmdline"))
-    return ""
 
 
 def since(pool: Watch, seq: int, kind: type[Payload]) -> list[tuple[int, Any]]:
@@ -282,7 +262,7 @@ async def test_agent_and_supervisors_die_and_the_processes_do_not(short: System)
         struck = await begin(pool)
         short.kill(struck.agent)
         for pid in struck.pids():
-            if "supervisor.py" in told(pid):
+            if is_supervisor(pid):
                 os.kill(pid, signal.SIGKILL)
         await pool.record(NodeLost, node=struck.node)
         await struck.runs_again()

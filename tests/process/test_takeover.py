@@ -1,40 +1,94 @@
-"""Two replicas of every control service share two pools; when one of each dies, the others take over what it had."""
+"""Two replicas of every control service share four pools; when one of a kind dies, or of each, the others take over."""
 
-from collections.abc import Iterator
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 
 import pytest
-from tests.system import System
+from tests.system import System, Watch
+
+from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_devstack.identity import wait_until
 
 pytestmark = pytest.mark.kafka
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
+POOLS = ("pool-a", "pool-b", "pool-c", "pool-d")
+OWNED = re.compile(r'"partitions": (\[[0-9, ]*\]), "event": "domains owned"')
 
 
 @pytest.fixture
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """A system with a second replica of each control service, named with `-b`."""
-    system = System(tmp_path_factory.mktemp("pairs"))
+    system = System(tmp_path_factory.mktemp("pairs"), pools=dict.fromkeys(POOLS, 1))
     try:
         system.start()
         for name in CONTROL:
             system.stack.start_service(name, replica="-b")
-        system.stack.processes.wait_ready(*(f"{name}-b" for name in CONTROL), timeout_s=60)
+        system.wait_ready()
+        assert wait_until(lambda: all(len(owned(system, f"{name}{b}")) == 2 for name in CONTROL for b in ("", "-b")), 60)
         yield system
     finally:
         system.stop()
 
 
-async def test_the_other_replica_takes_the_pools_over(pairs: System) -> None:
-    async with pairs.watch("pool-a") as one, pairs.watch("pool-b") as other:
-        pools = ((one, {"whole-a": 8}), (other, {"half-b": 4, "other-half-b": 4}))
-        for watch, jobs in pools:
-            for job, gpus in jobs.items():
-                await watch.submit(job, gpus=gpus)
-            await watch.until_running(*jobs)
-        pairs.kill(*CONTROL)
-        for watch, jobs in pools:
-            await watch.submit("urgent", "true", gpus=4, kind="inference")
-            await watch.until_ended("urgent")
-            await watch.until_running(*jobs)
-            assert sum(watch.job(job).evictions for job in jobs) == 1
-            await watch.verify(orphans=True)
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        pytest.param([CONTROL], id="all-at-once"),
+        pytest.param([(name,) for name in CONTROL], id="one-after-another", marks=pytest.mark.long),
+    ],
+)
+async def test_the_other_replicas_take_the_pools_over(pairs: System, deaths: Sequence[Sequence[str]]) -> None:
+    async with AsyncExitStack() as open_pools:
+        pools = [await open_pools.enter_async_context(pairs.watch(name)) for name in POOLS]
+        for pool in pools:
+            await pool.submit(whole(pool), gpus=8)
+        for pool in pools:
+            await pool.until_running(whole(pool))
+        for number, dead in enumerate(deaths):
+            seconds = await taken_over(pairs, pools[0], dead)
+            print(f"{', '.join(dead)}: killed, and after {seconds:.1f} s the others had all four pools")
+            await every_pool_is_served(pools, f"urgent-{number}")
+            for name in dead:
+                pairs.start_service(name)
+            await asyncio.to_thread(pairs.wait_ready)
+
+
+async def taken_over(system: System, pool: Watch, dead: Sequence[str]) -> float:
+    """Kill these replicas; how many seconds later the other ones knew that every pool is their own."""
+    others = [f"{name}-b" for name in dead]
+    began = time.monotonic()
+    system.kill(*dead)
+
+    await pool.until(f"{', '.join(others)} have all pools", lambda _: all(len(owned(system, other)) == 4 for other in others))
+    return time.monotonic() - began
+
+
+def owned(system: System, replica: str) -> list[int]:
+    """The pools that this replica has said last to be its own."""
+    said = OWNED.findall(system.log_of(replica))
+    return list(json.loads(said[-1])) if said else []
+
+
+async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:
+    """In each pool somebody leaves for an urgent job and comes back, and the log is one chain that replays."""
+    for pool in pools:
+        await pool.submit(f"{urgent}-in-{pool.domain}", "true", gpus=4, kind="inference")
+    for pool in pools:
+        await pool.until_ended(f"{urgent}-in-{pool.domain}")
+        job = whole(pool)
+        await pool.until_running(job)
+        await pool.noted(job, pool.job(job).attempt)
+        pool.assert_started_once(job)
+        decided = [fact for fact in pool.facts(PreemptionDecided) if fact.asker.job == f"{urgent}-in-{pool.domain}"]
+        assert [[victim.job for victim in fact.victims] for fact in decided] == [[job]]
+        await pool.verify(orphans=True)
+
+
+def whole(pool: Watch) -> str:
+    """The job that has the pool to itself."""
+    return f"whole-{pool.domain}"

@@ -1,12 +1,17 @@
 """On large pools few nodes are looked at: what is chosen is what looking at everybody would have chosen."""
 
 import random
+from collections import Counter
 
 import pytest
-from tests.builders import MINUTE, Sketch, group
+from tests.builders import MINUTE, Sketch, asking, group
 
-from bailiff_core.model.pool import OpenRequest
-from bailiff_core.victims import shortlist
+from bailiff_core.model.answer import Cost
+from bailiff_core.model.pool import Job, OpenRequest
+from bailiff_core.placement import Budget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, check_answer, select, several, shortlist
 from bailiff_core.victims.batch import select_batch
 
 
@@ -30,7 +35,7 @@ def some_pool(seed: int) -> tuple[Sketch, list[OpenRequest]]:
                 priority=dice.choice((10, 20, 30)),
                 preemptible=dice.random() < 0.9,
                 age=dice.choice(ages),
-                phase=dice.choice(("running",) * 9 + ("reserved",)),
+                phase=dice.choice(("running",) * 9 + ("reserved", "evicting")),
             )
             number += 1
     for _ in range(dice.randint(0, 3)):  # gangs over two nodes
@@ -69,3 +74,47 @@ def test_a_few_nodes_tell_as_much_as_all(block, monkeypatch):
     monkeypatch.setattr(shortlist, "FIRST_LOOK", 1)
     for seed in range(block * 100, block * 100 + 100):
         assert chosen(seed, monkeypatch, few=True) == chosen(seed, monkeypatch, few=False), f"seed {seed}"
+
+
+def gang_of_two_kinds(seed: int) -> tuple[Sketch, Job]:
+    """Such a pool, and somebody who asks for tasks of two kinds."""
+    sketch, _ = some_pool(seed)
+    dice = random.Random(seed + 1)
+    kinds = [group(dice.choice((1, 1, 2)), gpus=gpus, cpu=dice.choice((0, 1))) for gpus in dice.sample((1, 2, 4, 8), 2)]
+    return sketch, sketch.job("mixed", *kinds, priority=dice.choice((20, 30, 40)))
+
+
+def test_of_gangs_of_several_kinds_the_same_is_found_or_a_bound_is_told(monkeypatch):
+    seen: Counter[str] = Counter()
+    for seed in range(200):
+        sketch, asker = gang_of_two_kinds(seed)
+        best = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+        monkeypatch.setattr(shortlist, "FIRST_LOOK", 1)
+        monkeypatch.setattr(several, "WORTH_IT", 0)
+        monkeypatch.setattr(shortlist, "WORTH_IT", 0)
+        quick = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+        monkeypatch.undo()
+        assert quick.refused == best.refused, f"seed {seed}"
+        if not best.victims:
+            continue
+        scene = scene_of(sketch.pool)
+        checked = check_answer(scene, shares_now(scene), asker, quick)
+        assert isinstance(checked, Accepted), f"seed {seed}: {checked}"
+        assert (checked.victims, checked.dropped) == (quick.victims, ()), f"seed {seed}: somebody could stay"
+        if quick.explanation.proven and best.explanation.proven:
+            assert quick.victims == best.victims, f"seed {seed}"
+        seen["proven" if quick.explanation.proven else "bound"] += 1
+        if not quick.explanation.proven and best.explanation.proven:
+            assert quick.explanation.at_least is not None, f"seed {seed}"
+            assert levels(quick.explanation.at_least) <= levels(best.explanation.cost) <= levels(quick.explanation.cost), (
+                f"seed {seed}"
+            )
+    assert seen["proven"] > seen["bound"] // 4 > 0, seen
+
+
+def levels(cost: Cost | None) -> list[int]:
+    """Level by level, as the objective compares them."""
+    assert cost is not None
+    of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
+    gpus = [of_class.get(priority, 0) for priority in (40, 30, 20, 10)]
+    return [*gpus, cost.lost_gpu_ms, cost.jobs_stopped, cost.tasks]

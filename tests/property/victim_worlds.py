@@ -195,8 +195,8 @@ def gpu_milli(job: Job, indices: set[int]) -> int:
 # --- the objective
 
 
-def cost(pool: Pool, choice: Choice, under_share: Mapping[str, bool] | None = None, whole: bool = False) -> tuple:
-    """DESIGN §5, level by level; `whole`: jobs go whole, as consolidate moves them."""
+def cost(pool: Pool, choice: Choice, under_share: Mapping[str, bool] | None = None) -> tuple:
+    """DESIGN §5, level by level."""
     priorities = sorted({job.priority for job in pool.jobs.values()}, reverse=True)
     classes = dict.fromkeys(priorities, 0)
     under = lost = stopped = tasks = promises = broken = units = 0
@@ -205,7 +205,7 @@ def cost(pool: Pool, choice: Choice, under_share: Mapping[str, bool] | None = No
         if not count:
             continue
         job = pool.jobs[name]
-        steps = [[task.index for task in job.tasks]] if whole else chain(job)
+        steps = chain(job)
         gone = {index for unit in steps[:count] for index in unit}
         units += count
         young += [(-job.seq, name, at) for at in range(count)]
@@ -448,19 +448,15 @@ def irreducible(pool: Pool, asker: Job, choice: Choice) -> bool:
     return not any(makes_room(pool, asker, {**choice, name: count - 1}) for name, count in choice.items())
 
 
-def best_moves(pool: Pool, asker: Job) -> list[str] | None:
-    """The best set of whole jobs to move, each to a place of its own, or `None`."""
+def best_moves(pool: Pool, asker: Job) -> Choice | None:
+    """The best set of movers, surplus one by one before a whole job, each with a place of its own; or `None`."""
     jobs = candidates(pool, asker, "consolidate")
     most = pool.policy.preemption.most_moved
-    sets = []
-    for size in range(1, (len(jobs) if most < 0 else min(most, len(jobs))) + 1):
-        sets += [{job.id: 1 for job in chosen} for chosen in combinations(jobs, size)]
-    for choice in sorted(sets, key=lambda choice: cost(pool, choice, whole=True)):
-        gone = {name: {task.index for task in pool.jobs[name].tasks} for name in choice}
+    sets = [choice for choice in choices(pool, asker, "consolidate") if 0 < len(choice) <= (len(jobs) if most < 0 else most)]
+    for choice in sorted(sets, key=lambda choice: cost(pool, choice)):
+        gone = leaving(pool, choice)
         tasks = [asker.groups()[index] for index in asked_first(asker)]
-        tasks += [pool.jobs[name].groups()[task.index] for name in choice for task in pool.jobs[name].tasks]
-        if not budgets_allow(pool, {name: len(chain(pool.jobs[name])) for name in choice}):
-            continue
-        if all_stand(free_room(pool, gone), tuple(sorted(tasks, key=repr))):
-            return sorted(choice)
+        tasks += [pool.jobs[name].groups()[index] for name, indices in gone.items() for index in indices]
+        if budgets_allow(pool, choice) and all_stand(free_room(pool, gone), tuple(sorted(tasks, key=repr))):
+            return choice
     return None

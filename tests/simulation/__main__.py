@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 
+from .shrink import shrink
 from .world import run
 
 
@@ -13,10 +14,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", help="a seed, or a range such as 0-499")
     parser.add_argument("--last", type=int, help="only so many lines of the story")
+    parser.add_argument("--shrink", action="store_true", help="make the story of a seed that fails as short as it goes")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     if not last:
         outcome = run(int(first))
+        if given.shrink and outcome.violation is not None:
+            outcome = shrink(outcome)
         print(outcome.story(given.last))
         return int(outcome.violation is not None)
     began, failed, kinds = time.monotonic(), 0, Counter[str]()

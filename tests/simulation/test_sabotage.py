@@ -1,7 +1,7 @@
 """The simulation is worth nothing if it does not notice: each sabotage of a service must make some early seed fail."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from bailiff_eviction_executor import owed
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import Fences
 
+from .shrink import fewest, kind_of, shrink
 from .world import run
 
 SEEDS = range(20)
@@ -87,3 +88,41 @@ def test_sabotage_is_noticed(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch
     found = next(((seed, violation) for seed in SEEDS if (violation := run(seed).violation) is not None), None)
     assert found is not None, f"{sabotage.__name__} passed {len(SEEDS)} seeds unnoticed"
     print(sabotage.__name__, *found)
+
+
+def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_before_room_is_free(monkeypatch)
+    long = next(outcome for outcome in map(run, SEEDS) if outcome.violation is not None)
+    short = shrink(long, longest_s=100.0)
+    print(short.story())
+    plan = short.plan
+    assert kind_of(short.violation or "") == kind_of(long.violation or "")
+    assert run(plan).story() == short.story()
+    assert not plan.events, "nothing needs to go wrong for this"
+    assert (plan.bad, plan.slow) == (0, 0)
+    assert len(plan.posts) <= 3, "one who has the room and one who wants it, and perhaps who makes room"
+    assert len(plan.nodes) <= 2
+    assert len(short.witness.lines) < len(long.witness.lines)
+
+
+def test_what_is_left_out_was_not_needed() -> None:
+    tried = []
+
+    def needs_3_and_7(items: Sequence[int]) -> bool:
+        tried.append(items)
+        return {3, 7} <= set(items)
+
+    assert fewest(range(20), needs_3_and_7) == [3, 7]
+    assert len(tried) < 40
+    assert fewest(range(5), lambda items: True) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("after #54: rule: device 0 is held 6/5 times, by job-12", "after #9: rule: device 1 is held 2 times, by job-3"),
+        ("at the end: job-7 is still starting: ['starting'], eviction None", "at the end: job-17 is still starting: ['running']"),
+    ],
+)
+def test_violations_of_one_kind_differ_in_names_and_numbers_only(one: str, other: str) -> None:
+    assert kind_of(one) == kind_of(other) != kind_of("agent-node-0 died of KeyError: 'process' (/somewhere/agent.py:409)")

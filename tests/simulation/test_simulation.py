@@ -1,6 +1,6 @@
 """Seeds in bulk, and that a seed is its run: the same bytes every time, in every process.
 
-A seed that fails prints its story; `python -m tests.simulation SEED` tells it again.
+A seed that fails prints its story, made short; `python -m tests.simulation SEED [--shrink]` tells it again.
 """
 
 import hashlib
@@ -10,17 +10,19 @@ import sys
 
 import pytest
 
+from .shrink import shrink
 from .world import run
 
 FEW = 60
 MANY = 10_000
 STEP = 10
+SHRINK_S = 60.0
 
 
 def _hold(seeds: range) -> None:
     for seed in seeds:
         outcome = run(seed)
-        assert outcome.violation is None, outcome.story(last=150)
+        assert outcome.violation is None, shrink(outcome, longest_s=SHRINK_S).story(last=150)
 
 
 @pytest.mark.parametrize("first", range(0, FEW, STEP))

@@ -42,6 +42,7 @@ class Witness:
         self.lines: list[Line] = []
         self.violation: str | None = None
         self.living: Callable[[], list[Living]] = list
+        self.ends: Callable[[], None] = lambda: None
         self._started: set[tuple[str, int, int, int | None]] = set()
 
     def tell(self, line: str) -> None:
@@ -49,9 +50,11 @@ class Witness:
         self.lines.append((self._now(), line))
 
     def complain(self, what: str) -> None:
-        """Something happened that must never happen; the first such thing counts."""
-        self.tell(f"VIOLATION {what}")
-        self.violation = self.violation or what
+        """Something happened that must never happen; the first such thing counts, and there the story ends."""
+        if self.violation is None:
+            self.tell(f"VIOLATION {what}")
+            self.violation = what
+            self.ends()
 
     # --- the log
 

@@ -39,6 +39,16 @@ class Post:
     headers: Headers
     value: bytes
 
+    @property
+    def about(self) -> str:
+        """The job that it is about, by its id, or the id itself."""
+        name = dict(self.headers).get("ce_id", b"").decode(errors="replace")
+        return name.partition("job-")[2] or name
+
+    def __str__(self) -> str:
+        kind = dict(self.headers).get("ce_type", b"nonsense").decode(errors="replace").split(".")
+        return f"{self.at:7.2f} {kind[1] if len(kind) > 1 else kind[0]} {self.value.decode(errors='replace')}"
+
 
 def some_nodes(random: Random, domain: str) -> list[NodeDeclaration]:
     """One to four machines, small ones more often."""

@@ -43,14 +43,13 @@ from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
 from bailiff_victim_selection.selector import answer_selection, select_for_ever
 
-from .faults import Event, Weather, schedule
+from .faults import Event, Weather
 from .machines import WatchedMachine
+from .plan import DOMAIN, LENGTH, Plan, plan_of
 from .processes import Process, VirtualLoop
 from .witness import Witness
-from .work import START, clean_up, client, some_nodes, some_policy, some_wishes
+from .work import START, clean_up, client
 
-DOMAIN = "pool-a"
-LENGTH = 45.0  # so long people ask and things go wrong
 PATIENCE = 300.0  # and so long everything may take to come to rest
 SETTLED_FOR = 2.0
 
@@ -59,11 +58,9 @@ SETTLED_FOR = 2.0
 class Outcome:
     """What one run came to. `partition`: the raw audit partition."""
 
-    seed: int
+    plan: Plan
     violation: str | None
     witness: Witness
-    events: list[Event]
-    about: str
     partition: list[Message] = field(default_factory=list)
 
     def bytes(self) -> bytes:
@@ -71,13 +68,10 @@ class Outcome:
         return repr([(m.offset, m.time, m.key, m.headers, m.value) for m in self.partition]).encode()
 
     def story(self, last: int | None = None) -> str:
-        """For a person: the seed, the pool, what went wrong when, and the event lines."""
+        """For a person: what went wrong, the pool, what people wanted, the faults, and the event lines."""
         lines = [f"{at:9.3f} {line}" for at, line in self.witness.lines]
         shown = lines if last is None else lines[-last:]
-        faults = [f"  {event}" for event in self.events] or ["  none"]
-        return "\n".join(
-            [f"seed {self.seed}: {self.violation or 'all is well'}", self.about, "faults:", *faults, "story:", *shown]
-        )
+        return "\n".join([f"seed {self.plan.seed}: {self.violation or 'all is well'}", str(self.plan), "story:", *shown])
 
 
 class WatchedCluster(MemoryCluster):
@@ -150,32 +144,22 @@ async def answer_inline(pool: Pool) -> Proposal:
 class World:
     """Everything of one run."""
 
-    def __init__(self, seed: int, loop: VirtualLoop, folder: Path) -> None:
-        self.seed, self.loop, self.folder = seed, loop, folder
-        self.random = Random(f"bailiff/{seed}")
+    def __init__(self, plan: Plan, loop: VirtualLoop, folder: Path) -> None:
+        self.plan, self.loop, self.folder = plan, loop, folder
+        self.random = Random(f"run/{plan.seed}")
         self.witness = Witness(DOMAIN, loop.time)
-        random = self.random
-        self.nodes = some_nodes(random, DOMAIN)
-        self.policy = some_policy(random)
-        self.digest_every = random.choice([10, 50, 10_000])
-        self.largest_turn = random.choice([1, 3, 200, 200])
-        replicas = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
-        self.replicas = [f"{name}-{number}" for name, count in replicas.items() for number in range(count)]
-        self.posts = some_wishes(random, DOMAIN, self.nodes, LENGTH, bool(self.policy.projects))
-        lease = self.policy.nodes.lease / 1_000_000
-        self.events = schedule(random, self.replicas, [node.name for node in self.nodes], LENGTH, lease)
-        bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
-        self.weather = Weather(Random(f"weather/{seed}"), bad, slow)
+        self.policy = plan.policy
+        self.weather = Weather(Random(f"weather/{plan.seed}"), plan.bad, plan.slow)
         self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
         self.cluster.witness = self.witness
         for topic in topics.TOPICS.values():
-            self.cluster.add_partitions(topic.name, 1 if topic is topics.AUDIT else random.choice([1, 2]))
-        self.machines = {node.name: WatchedMachine(node, self.witness) for node in self.nodes}
+            self.cluster.add_partitions(topic.name, plan.partitions[topic.name])
+        self.machines = {node.name: WatchedMachine(node, self.witness) for node in plan.nodes}
         self.witness.living = self.living
         self.processes: dict[str, Process] = {}
         self.all_processes: list[Process] = []
         self.lives: dict[str, int] = {}
-        self.skews = {name: random.randrange(-1_000_000, 1_000_000) for name in (*self.replicas, *self.machines)}
+        self.skews = dict(plan.skews)
         (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": DOMAIN, "partition": 0}]}), encoding="utf-8")
         (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
 
@@ -188,7 +172,7 @@ class World:
     def ambient(self, name: str, booted_at: float = -1000.0) -> Ambient:
         """The clocks and dice of one life of a process."""
         self.lives[name] = self.lives.get(name, 0) + 1
-        dice = Random(f"{self.seed}/{name}/{self.lives[name]}")
+        dice = Random(f"{self.plan.seed}/{name}/{self.lives[name]}")
         skew = self.skews[name.removeprefix("agent-")]
         return Ambient(
             wall=lambda: self.broker_time() + skew,
@@ -238,8 +222,8 @@ class World:
         settings = AdmissionSettings(
             **self._common(name),  # type: ignore[arg-type]
             policy=self.folder / "policy.yaml",
-            digest_every=self.digest_every,
-            largest_turn=self.largest_turn,
+            digest_every=self.plan.digest_every,
+            largest_turn=self.plan.largest_turn,
         )
         return AdmissionService(settings, _metrics(), bus, ambient)
 
@@ -282,7 +266,7 @@ class World:
     async def suffer(self) -> None:
         """Let every event of the schedule happen."""
         async with asyncio.TaskGroup() as group:
-            for event in self.events:
+            for event in self.plan.events:
                 group.create_task(self._befall(event))
 
     async def _befall(self, event: Event) -> None:
@@ -321,7 +305,7 @@ class World:
             self.cluster.in_mid_turn = None
             return
         strike = self._kill if event.kind.startswith("kill") else self._pause
-        writers = [name for name in self.replicas if name.startswith("admission")]
+        writers = [name for name in self.plan.replicas if name.startswith("admission")]
         await asyncio.gather(*(strike(name, event.seconds) for name in writers))
 
     async def _kill(self, name: str, seconds: float) -> None:
@@ -345,12 +329,24 @@ class World:
     # --- the run
 
     async def run(self) -> None:
-        """From the first start to the rest at the end."""
-        for name in self.replicas:
+        """From the first start to the rest at the end, or to the first violation."""
+        ended = asyncio.Event()
+        self.witness.ends = ended.set
+        ends = (asyncio.ensure_future(self._all()), asyncio.ensure_future(ended.wait()))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if ends[0].done():
+                ends[0].result()
+        finally:
+            for each in ends:
+                each.cancel()
+
+    async def _all(self) -> None:
+        for name in self.plan.replicas:
             self.start(name)
         for machine in self.machines:
             self.start(f"agent-{machine}")
-        asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.posts))
+        asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.plan.posts))
         await self.suffer()
         await asking
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
@@ -447,12 +443,13 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
-def run(seed: int) -> Outcome:
-    """Run this seed."""
+def run(what: int | Plan) -> Outcome:
+    """Run this seed, or this plan."""
+    plan = what if isinstance(what, Plan) else plan_of(what)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     loop = VirtualLoop()
     with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder:
-        world = World(seed, loop, Path(folder))
+        world = World(plan, loop, Path(folder))
         try:
             loop.run_until_complete(world.run())
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is a finding, too
@@ -462,6 +459,4 @@ def run(seed: int) -> Outcome:
         world.witness.violation = violation or "the run is over"
         loop.run_until_complete(world.tear_down())
         loop.close()
-    nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in world.nodes)
-    about = f"{nodes}; {', '.join(world.replicas)}; weather {world.weather.bad}/{world.weather.slow} of 1000"
-    return Outcome(seed, violation, world.witness, world.events, about, partition)
+    return Outcome(plan, violation, world.witness, partition)

@@ -15,7 +15,7 @@ from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
 from .messages import Alarm
 from .metrics import Metrics
-from .port import Bus, OffsetGone
+from .port import Bus, BusUnavailable, OffsetGone
 from .runtime import ExitCode, MustStop
 from .settings import PoolDeclaration, ServiceSettings, read_pools
 from .view import DomainView, StateDiverged
@@ -24,6 +24,7 @@ OpenView = Callable[[PoolDeclaration], Awaitable[DomainView]]
 Work = Callable[[DomainView], Awaitable[None]]
 
 PAUSE_AFTER_STEPPING_DOWN = 0.2
+LAG_EVERY = 5.0
 
 
 class Domains:
@@ -41,10 +42,11 @@ class Domains:
         pools: tuple[PoolDeclaration, ...],
         open_view: OpenView,
         work: Work,
+        metrics: Metrics,
         ambient: Ambient = REAL,
     ) -> None:
         self._bus, self._group, self._instance, self._ambient = bus, group, instance, ambient
-        self._pools, self._open_view, self._work = pools, open_view, work
+        self._pools, self._open_view, self._work, self._metrics = pools, open_view, work, metrics
         self._states: dict[str, str | None] = {pool.name: "its log is being read" for pool in pools}
         self._views: dict[str, DomainView] = {}
         self._owned: frozenset[int] = frozenset()
@@ -62,7 +64,7 @@ class Domains:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
         tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
-        tasks += [asyncio.ensure_future(self._follow_group()), asyncio.ensure_future(stop.wait())]
+        tasks += [asyncio.ensure_future(work) for work in (self._follow_group(), self._measure_lag(), stop.wait())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -107,6 +109,16 @@ class Domains:
                 self._log.error("the log ends before what was read of it; reading what is left", domain=pool.name, why=str(gone))
             finally:
                 await view.close()
+
+    async def _measure_lag(self) -> None:
+        while True:
+            await asyncio.sleep(LAG_EVERY)
+            with suppress(BusUnavailable):
+                spans = await self._bus.spans(topics.AUDIT.name)
+                for pool in self._pools:
+                    if pool.name in self._views and pool.partition in spans:
+                        behind = spans[pool.partition].end - self._views[pool.name].offset
+                        self._metrics.log_lag.labels(pool.name).set(max(0, behind))
 
     async def _alarm(self, domain: str, code: str, text: str) -> None:
         alarm = Alarm(severity="critical", code=code, text=text)
@@ -164,7 +176,7 @@ class FollowingService:
         self.name = name
         self._settings, self._metrics, self._bus = settings, metrics, bus
         self._pools = read_pools(settings.pools)
-        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, self._pools, self._open_view, work)
+        self._domains = Domains(bus, f"bailiff-{name}", settings.instance, self._pools, self._open_view, work, metrics)
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready when every domain's log has begun and was read to its end."""

@@ -1,9 +1,13 @@
 """The Prometheus metrics that the services share. `METRICS` is the one list of them; the docs' table comes from it."""
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 # When a counter was made would be a second series for each of them, which nobody asks for.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -22,17 +26,24 @@ class Metric:
 
 
 LOG_HEAD = Metric("bailiff_log_head_seq", "gauge", ("domain",), "seq of the newest valid record that was read")
+LOG_LAG = Metric("bailiff_log_lag", "gauge", ("domain",), "messages of the log that this service has yet to read")
 RECORDS_FOLDED = Metric("bailiff_records_folded", "counter", ("domain",), "records folded into the state")
 ORPHANS = Metric("bailiff_orphans", "counter", ("domain",), "records that did not continue the chain and were skipped")
-RECORDS_APPENDED = Metric("bailiff_records_appended", "counter", ("domain",), "records appended and known as committed")
+RECORDS_APPENDED = Metric(
+    "bailiff_records_appended", "counter", ("domain", "type"), "records appended and known as committed, by what they say"
+)
 TURN_SECONDS = Metric("bailiff_turn_seconds", "histogram", ("domain",), "time from a turn's first fact to its commit")
 INPUTS_REJECTED = Metric(
     "bailiff_inputs_rejected", "counter", ("domain", "topic", "code"), "inputs without effect, by what was wrong"
 )
 COMMANDS_SENT = Metric("bailiff_commands_sent", "counter", ("domain", "type"), "commands sent to node agents")
 FENCES_REFUSED = Metric("bailiff_fences_refused", "counter", ("domain", "type"), "commands of the past that were refused")
-OPEN_EVICTIONS = Metric("bailiff_open_evictions", "gauge", ("domain",), "evictions decided and not ended")
+OPEN_EVICTIONS = Metric(
+    "bailiff_open_evictions", "gauge", ("domain", "stage"), "evictions decided and not ended, by how far they have come"
+)
 QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("domain", "priority_class"), "jobs that wait")
+NODES = Metric("bailiff_nodes", "gauge", ("domain", "state"), "nodes that have joined, by state")
+DEVICES = Metric("bailiff_devices", "gauge", ("domain", "state"), "GPUs of nodes that are not lost")
 LATE_STARTS = Metric(
     "bailiff_late_starts", "gauge", ("domain", "priority_class", "percent"), "jobs that started later than their class says"
 )
@@ -41,12 +52,45 @@ LATE_STARTS_ALLOWED = Metric(
 )
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
+READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
+POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
 METRICS = (
-    LOG_HEAD, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
-    FENCES_REFUSED, OPEN_EVICTIONS, QUEUE_LENGTH, LATE_STARTS, LATE_STARTS_ALLOWED, ALARMS, KAFKA_OUTAGES, ENGINE_INFO,
+    LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
+    FENCES_REFUSED, *POOL_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
+
+
+Sample = tuple[Metric, tuple[str, ...], int]
+"""A gauge of a pool, its labels after `domain`, and the value."""
+
+
+class PoolGauges(Collector):
+    """Gauges that are read from the state of a pool when somebody asks.
+
+    Only the replica that works on a domain shows it, so that none goes on telling what it once knew.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[str, Callable[[], Iterable[Sample]]] = {}
+
+    @contextmanager
+    def showing(self, domain: str, samples: Callable[[], Iterable[Sample]]) -> Iterator[None]:
+        """While this lasts, the domain is shown."""
+        self._shown[domain] = samples
+        try:
+            yield
+        finally:
+            del self._shown[domain]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """What Prometheus is told."""
+        families = {metric.name: GaugeMetricFamily(metric.name, metric.help, labels=metric.labels) for metric in POOL_METRICS}
+        for domain, samples in self._shown.items():
+            for metric, labels, value in samples():
+                families[metric.name].add_metric([domain, *labels], value)
+        return families.values()
 
 
 class Metrics:
@@ -55,6 +99,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.log_head = self._gauge(LOG_HEAD)
+        self.log_lag = self._gauge(LOG_LAG)
         self.records_folded = self._counter(RECORDS_FOLDED)
         self.orphans = self._counter(ORPHANS)
         self._orphans_to: dict[str, int] = {}
@@ -65,12 +110,11 @@ class Metrics:
         self.inputs_rejected = self._counter(INPUTS_REJECTED)
         self.commands_sent = self._counter(COMMANDS_SENT)
         self.fences_refused = self._counter(FENCES_REFUSED)
-        self.open_evictions = self._gauge(OPEN_EVICTIONS)
-        self.queue_length = self._gauge(QUEUE_LENGTH)
-        self.late_starts = self._gauge(LATE_STARTS)
-        self.late_starts_allowed = self._gauge(LATE_STARTS_ALLOWED)
+        self.pools = PoolGauges()
+        self.registry.register(self.pools)
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
+        self.ready = self._gauge(READY)
         self.engine_info = self._gauge(ENGINE_INFO)
 
     def count_orphan(self, domain: str, offset: int) -> bool:

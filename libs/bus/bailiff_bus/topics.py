@@ -112,7 +112,7 @@ AUDIT = Topic(
 )
 JOB_SPECS = Topic(
     name="bailiff.job-specs",
-    key="domain/job",
+    key="domain/job/digest",
     written_by=("admission",),
     schemas=("JobSpec",),
     retention=None,
@@ -204,8 +204,9 @@ def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) ->
 def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]:
     """What is wrong with the audit topic, one sentence each; a service that gets any refuses to run.
 
-    settings: as `Bus.topic_settings` gives them.
+    settings: as `Bus.topic_settings` gives them. brokers: those that live; a topic with more copies had more of them.
     """
+    brokers = max(brokers, int(settings.get("replication", 0)))
     needed = {
         name: value
         for name, value in AUDIT.settings_with(brokers).items()

@@ -49,6 +49,7 @@ class DomainView:
     ) -> None:
         self.bus, self.domain, self.partition, self.metrics = bus, domain, partition, metrics
         self.observe = observe
+        self.written_to = 0
         self.pool = Pool()
         self.reader = AuditReader(bus, domain, partition, on_orphan=self._orphan)
         self._snapshots = snapshots
@@ -60,6 +61,11 @@ class DomainView:
     def head(self) -> ChainHead:
         """Where the log stands for this view."""
         return self.reader.head
+
+    @property
+    def offset(self) -> int:
+        """The Kafka offset behind all that was read here, or written by the writer that works on this view."""
+        return max(self.reader.offset, self.written_to)
 
     async def open(self) -> None:
         """Start from the newest local snapshot if there is one that the log confirms, else from the beginning."""

@@ -507,6 +507,8 @@ def _preemption_decided(decision: decisions.PreemptionDecided, pool: Pool) -> Se
     for choice in decision.victims:
         sides = _sides(decision, choice, pool)
         action = f"move to {places_text(pool, choice.moved)}" if choice.moved else "un-reserve" if choice.reserved else "evict"
+        if choice.moved and not choice.goes_on:
+            action = f"evict, of these {action}"
         loses = "" if choice.reserved else f"loses {cost_text(choice.lost_gpu_ms)}"
         who = f"{_members(choice.job, choice.tasks)} → {action}"
         told.append(Said("preemption decided", who, _joined(f"for {asker.job} {sides}", loses), "preempt"))

@@ -149,7 +149,7 @@ def _decided(record: Record, data: decisions.PreemptionDecided, pool: Pool) -> I
     for job in dict.fromkeys(choice.job for choice in data.victims):
         mine = [choice for choice in data.victims if choice.job == job]
         choice = mine[0]
-        word = "Unreserved" if choice.reserved else "Moved" if choice.moved else VERBS[data.verb]
+        word = "Unreserved" if choice.reserved else "Moved" if choice.goes_on else VERBS[data.verb]
         tasks = ",".join(each.tasks for each in mine if each.tasks)
         row = _row(record, pool, word, job, tasks=tasks, by=data.asker.job)
         condition = condition_of(data, choice)

@@ -68,8 +68,10 @@ def _victim(pool: Pool, victim: VictimLine) -> str:
     if victim.was_reserved:
         return f"{who}: has not started yet, loses its reservation"
     does = f"moves to {_nodes(victim.moved_to)}" if victim.moved_to else "goes back to the queue"
-    if not victim.stopped:
-        does = f"goes on with {len(victim.tasks)} fewer tasks"
+    fewer = len(victim.tasks) - len(victim.moved_to)
+    if not victim.stopped and fewer:
+        moves = f"moves {len(victim.moved_to)} to {_nodes(victim.moved_to)} and " if victim.moved_to else ""
+        does = f"{moves}goes on with {fewer} fewer tasks"
     if job.demand.on_eviction == "end":
         does = "ends"
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start

@@ -83,7 +83,10 @@ def tried_text(tried: TriedLine) -> str:
 def _victim(victim: VictimLine) -> str:
     who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
     does = "leaves" if victim.stopped else f"goes on with {_many(len(victim.tasks), 'task')} fewer"
-    if victim.moved_to:
+    if victim.moved_to and len(victim.moved_to) < len(victim.tasks):
+        moves = f"{_many(len(victim.moved_to), 'task')} of it to {', '.join(dict.fromkeys(victim.moved_to))}"
+        does = f"goes on, moves {moves}, with {_many(len(victim.tasks) - len(victim.moved_to), 'task')} fewer"
+    elif victim.moved_to:
         does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}"
     if victim.was_reserved:
         return f"{who} had not started and loses its reservation"

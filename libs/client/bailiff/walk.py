@@ -8,7 +8,7 @@ missing: the chain is broken there.
 
 import json
 from collections import Counter, deque
-from collections.abc import AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -196,6 +196,15 @@ async def verify(domain: str, messages: AsyncIterable[Message]) -> Verification:
             except UnreadableRecord as error:
                 walk.unreadable(wire, message.offset, error)
     return walk.verification()
+
+
+async def before(seq: int, domain: str, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
+    """The messages up to the record `seq`, which is not among them."""
+    walk = Walk(domain)
+    async for message in messages:
+        if walk.judge(message) is not None and walk.head.next_seq > seq:
+            return
+        yield message
 
 
 # --- replay

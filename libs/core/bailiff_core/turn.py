@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     enforcement,
     ageing,
     answered_requests,
+    withdrawn_evictions,  # whom an answer spared stays: nobody is to be placed on that room
     timed_out_selection,
     allocate,
     request_preemptions,

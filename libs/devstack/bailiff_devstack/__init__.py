@@ -7,7 +7,7 @@ imports this package), any rule of Bailiff's, any address of a package registry,
 
 from bailiff_devstack.identity import stop_recorded
 from bailiff_devstack.jars import JarMismatchError, JarUnavailableError
-from bailiff_devstack.kafka import EmbeddedKafka, KafkaStartError
+from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
 from bailiff_devstack.ports import free_port, free_ports
 from bailiff_devstack.processes import ProcessDiedError, Processes
 
@@ -15,6 +15,7 @@ __all__ = [
     "EmbeddedKafka",
     "JarMismatchError",
     "JarUnavailableError",
+    "KafkaCluster",
     "KafkaStartError",
     "ProcessDiedError",
     "Processes",

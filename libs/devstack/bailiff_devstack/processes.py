@@ -126,6 +126,10 @@ class Processes:
         if dead:
             raise ProcessDiedError("\n\n".join(map(str, dead)))
 
+    def wait(self, name: str, *, timeout_s: float = 60.0) -> int:
+        """Wait until the child has ended by itself; its exit code."""
+        return self._children[name].popen.wait(timeout_s)
+
     def kill9(self, name: str) -> None:
         """SIGKILL to the child alone, as a crash would have it: what it started itself is left running."""
         child = self._children[name]

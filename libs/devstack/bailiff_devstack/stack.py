@@ -18,7 +18,7 @@ from bailiff_bus.topics import create_topics
 
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
-from .kafka import EmbeddedKafka, KafkaStartError
+from .kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
 from .ports import free_ports
 from .processes import ProcessDiedError, Processes
 
@@ -54,10 +54,10 @@ class Stack:
         *,
         die_with_parent: bool = True,
         progress: Callable[[str], None] = lambda _: None,
-        kafka: EmbeddedKafka | None = None,
+        kafka: EmbeddedKafka | KafkaCluster | None = None,
     ) -> None:
         self.folder, self.plan, self._progress = folder, plan or Plan(), progress
-        self.kafka = kafka or EmbeddedKafka(
+        self.kafka: EmbeddedKafka | KafkaCluster = kafka or EmbeddedKafka(
             folder / "kafka", port=self.plan.port, die_with_parent=die_with_parent, progress=progress
         )
         self.processes = Processes(folder / "services", die_with_parent=die_with_parent)

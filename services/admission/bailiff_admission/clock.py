@@ -27,22 +27,29 @@ class LogClock:
         self._time += slow // 2 + (passed - slow)
         return self._time
 
-    def step(self) -> int:
-        """How far the wall clock has jumped since the last call, if by more than a minute, else 0. Takes the jump over."""
+    def jump(self) -> int:
+        """How far the wall clock has jumped since it was last taken over, if by more than a minute, else 0."""
         self.now()
         jump = self._ambient.wall() - self._wall
-        if abs(jump) <= STEP:
-            return 0
+        return jump if abs(jump) > STEP else 0
+
+    def step(self) -> int:
+        """Take the jump over, and return it."""
+        jump = self.jump()
         self._wall += jump
-        self._time = max(self._time, self._wall)
+        self._time = max(self._time, self._wall) if jump else self._time
         return jump
 
-    def differs_from(self, append_time: int, sent_at_boot: int, tolerance: int) -> int | None:
-        """How far this clock and the broker's are apart, µs, if too far. `sent_at_boot`: when the record was sent."""
+    def differs_from(self, append_time: int, sent_at_boot: int, tolerance: int, jump: int = 0) -> int | None:
+        """How far this clock and the broker's are apart, µs, if too far. `sent_at_boot`: when the record was sent.
+
+        jump: of the wall clock, if it is one that was not taken over yet.
+        """
         self.now()
-        earliest = self._wall - (self._boot - sent_at_boot)
+        latest = self._wall + jump
+        earliest = latest - (self._boot - sent_at_boot)
         if append_time < earliest - tolerance:
             return append_time - earliest
-        if append_time > self._wall + tolerance:
-            return append_time - self._wall
+        if append_time > latest + tolerance:
+            return append_time - latest
         return None

@@ -13,10 +13,20 @@ class Draft:
     """The records of one turn. The pool moves along with it and must be thrown away if the turn is not appended."""
 
     def __init__(self, pool: Pool, time: int) -> None:
-        self._pool = pool
+        self._pool, self._began = pool, pool.seq
         self._turn = pool.turn if pool.turn_open else pool.turn + 1
         self._time = max(time, pool.now)
         self.records: list[Record] = []
+
+    def knew(self, job: str) -> bool:
+        """Whether the job was there, and not held, before this turn."""
+        found = self._pool.jobs.get(job)
+        return found is not None and found.seq <= self._began and found.held_because is None
+
+    def asks_about(self, job: str) -> bool:
+        """Whether a request of this turn is about the job."""
+        facts = [record.data for record in self.records]
+        return any(getattr(fact, "request", None) is not None and getattr(fact, "job", None) == job for fact in facts)
 
     def add(
         self, fact: Fact, *, cause: str = "", inputs: tuple[tuple[str, int], ...] = (), actor: str = "", auth: str = ""

@@ -1,4 +1,7 @@
-"""What the state owes to nodes: a start for every placed task that no agent has confirmed. Re-sent until the log shows it."""
+"""What the state owes to nodes: a start for every placed task that no agent has confirmed. Re-sent until the log shows it.
+
+Each time after twice as long as the time before: an agent that is behind would otherwise be sent what it has not come to yet.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,22 +13,22 @@ from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Job, Node, Pool, Task
 
-AGAIN_AFTER = 2_000_000
+AGAIN_AFTER, AGAIN_AT_THE_LATEST_AFTER = 2_000_000, 16_000_000
 
 Owed = tuple[str, int, int, int]
 
 
 @dataclass(slots=True)
 class OwedStarts:
-    """When each start (job, attempt, node number, seq that ordered it) was last sent, µs of boot time."""
+    """When a start (job, attempt, node number, seq that ordered it) is sent next, µs of boot time, and the pause after that."""
 
     ambient: Ambient
-    _sent: dict[Owed, int] = field(default_factory=dict)
+    _next: dict[Owed, tuple[int, int]] = field(default_factory=dict)
 
     def due(self, pool: Pool) -> Iterator[tuple[Job, Node, list[Task]]]:
         """Starts never sent, or sent a while ago without an effect. Each one yielded counts as sent."""
         boot = self.ambient.boot()
-        owed: dict[Owed, int] = {}
+        owed: dict[Owed, tuple[int, int]] = {}
         for name in pool.starting:
             job = pool.jobs[name]
             orders: dict[tuple[int, int], list[Task]] = {}
@@ -34,11 +37,13 @@ class OwedStarts:
                     orders.setdefault((task.start_seq or 0, task.node), []).append(task)
             for (seq, number), tasks in sorted(orders.items(), key=lambda order: order[0]):
                 key = (job.id, job.attempt, number, seq)
-                last = self._sent.get(key)
-                owed[key] = boot if last is None or boot - last >= AGAIN_AFTER else last
-                if owed[key] != last:
-                    yield job, pool.nodes[number], tasks
-        self._sent = owed
+                at, pause = self._next.get(key, (boot, AGAIN_AFTER))
+                if boot < at:
+                    owed[key] = at, pause
+                    continue
+                owed[key] = boot + pause, min(2 * pause, AGAIN_AT_THE_LATEST_AFTER)
+                yield job, pool.nodes[number], tasks
+        self._next = owed
 
 
 def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: JobSpec) -> StartTask:

@@ -1,11 +1,12 @@
 """From one input message to facts: is it ours, can it be read, who sent it, and what does it mean on this state."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Envelope, Unacceptable, domain_of, unwrap
+from bailiff_bus.envelope import Envelope, Opened, Unacceptable
 from bailiff_bus.identity import verify
 from bailiff_bus.messages import (
     BegunEviction,
@@ -79,11 +80,12 @@ class Reading:
 
     def read(self, pool: Pool, message: Message) -> Read | None:
         """None for what is another domain's. Raises `BeyondTheLog`."""
-        domain = domain_of(message)
+        opened = Opened(message)
+        domain = opened.domain
         if domain != self._domain and not (self._strays and domain not in self._declared):
             return None
         try:
-            envelope = unwrap(message, accept=BODIES[message.topic])
+            envelope = opened.envelope(BODIES[message.topic])
             if domain != self._domain:
                 known = ", ".join(sorted(self._declared))
                 return Read(rejected=Rejected("unknown-domain", f"there is no pool {domain!r}; there is {known}"))
@@ -91,6 +93,11 @@ class Reading:
         except Unacceptable as refusal:
             rejected = Rejected(refusal.code, refusal.reason, refusal.job)
             return Read(rejected=rejected, source=refusal.source, id=refusal.id)
+
+    def look_for_truncation(self, pool: Pool, message: Message) -> None:
+        """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
+        with suppress(Unacceptable):
+            _within_the_log(pool, Opened(message).envelope((ReportBody,)).body)
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body
@@ -126,8 +133,7 @@ class Reading:
 
     def _report(self, pool: Pool, message: Message, report: ReportBody, found: Read) -> list[Fact]:
         self._liveness.heard(report.node, report.incarnation, message.time)
-        if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
-            raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
+        _within_the_log(pool, report)
         if isinstance(report, NodeAnnounced):
             for entry in orphans_of(pool, report):
                 self.orphans[(report.node, entry.job, entry.attempt, entry.task)] = entry
@@ -144,6 +150,11 @@ class Reading:
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
         return facts_of_report(pool, report) if number == "next" else []
+
+
+def _within_the_log(pool: Pool, report: object) -> None:
+    if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
+        raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
 
 
 def beyond_log(pool: Pool, epoch: int, seq: int) -> bool:

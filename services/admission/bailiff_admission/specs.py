@@ -1,6 +1,8 @@
 """The private parts of jobs: written to `bailiff.job-specs` before the record that names them, erased some time after.
 
-The audit log holds SHA-256(salt ‖ spec) only; the salt lies with the spec here.
+The audit log holds SHA-256(salt ‖ spec) only; the salt lies with the spec here. The digest is in the message's key, so
+that a writer that was replaced and does not know it yet, and reads the same request under a salt of its own, does not
+overwrite the spec that the log names.
 """
 
 import json
@@ -18,46 +20,47 @@ from bailiff_core.model.pool import ENDED, Pool
 
 @dataclass(frozen=True, slots=True)
 class StoredSpec:
-    """A spec with its salt (hex) and their digest."""
+    """A spec under the key of its message, with its salt (hex) and their digest."""
 
+    key: bytes
     spec: JobSpec
     salt: str
     digest: str
 
 
 class JobSpecs:
-    """The specs of one domain's jobs, by job."""
+    """The specs of one domain's jobs, by job and digest."""
 
     def __init__(self, domain: str) -> None:
         self._domain = domain
-        self._specs: dict[str, StoredSpec] = {}
+        self._specs: dict[tuple[str, str], StoredSpec] = {}
 
-    def get(self, job: str) -> StoredSpec | None:
-        """The job's spec, if it was not erased."""
-        return self._specs.get(job)
+    def get(self, job: str, digest: str) -> StoredSpec | None:
+        """The job's spec of which the log knows this digest, if it was not erased."""
+        return self._specs.get((job, digest))
 
     async def load(self, bus: Bus) -> None:
-        """Read the whole topic; the newest per job counts."""
+        """Read the whole topic; the newest per key counts."""
         spans = await bus.spans(topics.JOB_SPECS.name)
         reader = await bus.reader([(topics.JOB_SPECS.name, partition, span.begin) for partition, span in spans.items()])
+        newest: dict[bytes, bytes] = {}
         try:
             left = {partition: span.end for partition, span in spans.items() if span.end > span.begin}
             while left:
                 for message in await reader.read():
-                    self._take(message.key, message.value)
+                    if message.key is not None and message.key.startswith(f"{self._domain}/".encode()):
+                        newest[message.key] = message.value
                 left = {
                     partition: end for partition, end in left.items() if reader.position(topics.JOB_SPECS.name, partition) < end
                 }
         finally:
             await reader.close()
+        for key, value in newest.items():
+            if value:
+                self._take(key, value)
 
-    def _take(self, key: bytes | None, value: bytes) -> None:
-        domain, _, job = (key or b"").decode(errors="replace").partition("/")
-        if domain != self._domain or not job:
-            return
-        if not value:
-            self._specs.pop(job, None)
-            return
+    def _take(self, key: bytes, value: bytes) -> None:
+        job = key.decode(errors="replace").split("/")[1]  # the first writers' keys ended here
         try:
             stored = json.loads(value)
             spec = JobSpec.model_validate_json(json.dumps(stored["spec"]))
@@ -65,25 +68,26 @@ class JobSpecs:
         except (ValueError, KeyError, TypeError) as error:
             logger(domain=self._domain).warning("a job spec that nobody can read was skipped", job=job, why=type(error).__name__)
             return
-        self._specs[job] = StoredSpec(spec, salt.hex(), digest_of_spec(salt, spec.to_data()))
+        digest = digest_of_spec(salt, spec.to_data())
+        self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
 
     async def store(self, producer: Producer, job: str, spec: JobSpec, salt: bytes) -> tuple[str, Awaitable[Receipt]]:
         """Send the spec; its digest, and what to await before the record that holds it may be appended."""
-        stored = StoredSpec(spec, salt.hex(), digest_of_spec(salt, spec.to_data()))
-        self._specs[job] = stored
+        digest = digest_of_spec(salt, spec.to_data())
+        stored = StoredSpec(f"{self._domain}/{job}/{digest}".encode(), spec, salt.hex(), digest)
+        self._specs[job, digest] = stored
         value = canonical_json({"salt": stored.salt, "spec": spec.to_data()})
-        key = f"{self._domain}/{job}".encode()
-        return stored.digest, await producer.send(topics.JOB_SPECS.name, value, key=key)
+        return digest, await producer.send(topics.JOB_SPECS.name, value, key=stored.key)
 
     async def erase_old(self, producer: Producer, pool: Pool) -> int:
-        """Tombstones for jobs that ended long enough ago, or that the log does not know. Returns how many."""
+        """Tombstones for jobs that ended long enough ago, and for specs that the log does not name. Returns how many."""
         kept = pool.rules.retention.job_specs
         old = []
-        for name in self._specs:
+        for name, digest in self._specs:
             job = pool.jobs.get(name)
-            if job is None or (job.phase in ENDED and pool.now - (job.ended_at or 0) >= kept):
-                old.append(name)
-        for name in old:
-            await (await producer.send(topics.JOB_SPECS.name, b"", key=f"{self._domain}/{name}".encode()))
-            del self._specs[name]
+            if job is None or job.spec_digest != digest or (job.phase in ENDED and pool.now - (job.ended_at or 0) >= kept):
+                old.append((name, digest))
+        for each in old:
+            await (await producer.send(topics.JOB_SPECS.name, b"", key=self._specs[each].key))
+            del self._specs[each]
         return len(old)

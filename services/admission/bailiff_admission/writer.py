@@ -6,10 +6,11 @@ ends and the next one folds the log anew: nothing is repaired in place.
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NoReturn
 
-from bailiff_bus import topics
+from bailiff_bus import gauges, topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import Unacceptable, domain_of, unwrap
@@ -26,7 +27,6 @@ from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
-from bailiff_core.protections import start_within
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import (
     ClockAdvanced,
@@ -44,6 +44,7 @@ from bailiff_core.records.facts import (
 )
 from bailiff_core.records.payload import Fact
 from bailiff_core.turn import wake_at
+from bailiff_core.verbs.failure import DecisionError
 
 from .clock import LogClock
 from .draft import Draft
@@ -63,6 +64,7 @@ CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 ALL_INPUTS_EVERY = 10_000
+NEWEST_REPORTS = 2_000  # of each partition; every living agent has said something among them
 MINUTE = 60_000_000
 
 
@@ -119,11 +121,13 @@ class Writer:
             await self._specs.load(self._view.bus)
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._recorded = dict(self._pool.inputs)
+            await self._hear_agents()
             await self._fence_nodes()
             await self._send_late_letters()
-            await self._turn([], [], first=True)
-            while True:
-                await self._step()
+            with self._metrics.pools.showing(self._view.domain, lambda: gauges.everything(self._pool)):
+                await self._turn([], [], first=True)
+                while True:
+                    await self._step()
         except BeyondTheLog as loss:
             await self._wait_for_operator(loss)
         finally:
@@ -144,6 +148,8 @@ class Writer:
         """`WriterStarted`, after what creates the domain where that is missing."""
         pool, engine = self._pool, engine_identity()
         self._clock = LogClock(self._ambient, pool.now)
+        # Nobody has compared this clock with the broker's yet, so where there is a log its time does not move on here.
+        time = pool.now if head.next_seq > 1 else self._clock.now()
         records: list[Record] = []
 
         def record(seq: int, epoch: int, turn: int, turn_end: bool, fact: Fact) -> None:
@@ -154,7 +160,7 @@ class Writer:
                     epoch=epoch,
                     turn=turn,
                     turn_end=turn_end,
-                    time=self._clock.now(),
+                    time=time,
                     prev="",
                     writer=self._id,
                     engine=str(engine),
@@ -181,6 +187,25 @@ class Writer:
         record(max(head.next_seq, 2), epoch, max(pool.turn, 0) + 1, False, started)
         return records
 
+    async def _hear_agents(self) -> None:
+        """The newest reports, before anything is decided: has an agent obeyed what the log does not hold?
+
+        Raises `BeyondTheLog`.
+        """
+        topic = topics.NODE_REPORTS.name
+        ends = {partition: span.end for partition, span in (await self._view.bus.spans(topic)).items()}
+        begins = {at: max(self._inputs.positions.get(f"{topic}/{at}", 0), end - NEWEST_REPORTS) for at, end in ends.items()}
+        reader = await self._view.bus.reader([(topic, at, begin) for at, begin in begins.items() if begin < ends[at]])
+        try:
+            while any(begin < ends[at] and reader.position(topic, at) < ends[at] for at, begin in begins.items()):
+                for message in await reader.read(wait=LONGEST_WAIT):
+                    if domain_of(message) == self._view.domain:
+                        self._reading.look_for_truncation(self._pool, message)
+        except OffsetGone:
+            pass  # the newest that are left will be read in their turn
+        finally:
+            await reader.close()
+
     async def _fence_nodes(self) -> None:
         """Old commands of earlier epochs are dead before the first decision of this one."""
         sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers]
@@ -203,9 +228,12 @@ class Writer:
 
     async def _step(self) -> None:
         limit = 1 if self._suspects.careful else self._largest_turn
+        jumped = self._clock.jump() != 0
+        if jumped:
+            await self._turn([], [], doubt=True)
         messages, lost = await self._inputs.read(limit, self._wait())
         self._liveness.looked(at_end=len(messages) < limit)
-        await self._turn(messages, lost)
+        await self._turn(messages, lost, jumped=jumped)
         self._suspects.careful.difference_update(place(message) for message in messages)
         await self._pay()
         await self._keep_house()
@@ -215,15 +243,24 @@ class Writer:
         wake = wake_at(self._pool)
         return LONGEST_WAIT if wake is None else max(0.0, min(LONGEST_WAIT, (wake - self._clock.now()) / 1_000_000))
 
-    async def _turn(self, messages: list[Message], lost: list[Lost], first: bool = False) -> None:
-        """Fold the facts of these messages and of time, decide, append, and send what follows once it is committed."""
+    async def _turn(
+        self, messages: list[Message], lost: list[Lost], *, first: bool = False, jumped: bool = False, doubt: bool = False
+    ) -> None:
+        """Fold the facts of these messages and of time, decide, append, and send what follows once it is committed.
+
+        doubt: the clock has jumped, and the append time of this turn, which goes by the time before, says whether the
+        broker's has, too. jumped: it has.
+        """
         began = asyncio.get_running_loop().time()
         boot = self._ambient.boot()
         letters: list[tuple[Message, Rejected]] = []
         reads: list[Read] = []
         stored = []
+        draft: Draft | None = None
         try:
-            own = self._own_facts(lost, first)  # the clock may step here, and what stands in the turn comes after that
+            own = (
+                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
+            )  # the clock may step here, and what stands in the turn comes after that
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
@@ -250,7 +287,7 @@ class Writer:
         except (BeyondTheLog, BusUnavailable, asyncio.CancelledError):
             raise
         except Exception as error:
-            raise self._suspects.failed(messages, error) from error
+            raise self._suspects.failed(messages, error, _culprit(error, draft)) from error
         for acknowledgement in stored:
             await acknowledgement
         try:
@@ -258,24 +295,25 @@ class Writer:
         except ValueError as too_large:
             raise self._suspects.failed(messages, too_large) from too_large
         committed = await appended
-        self._check_clock(committed.append_time, boot)
+        self._view.written_to = committed.offset + 1
+        self._check_clock(committed.append_time, boot, self._clock.jump() if doubt else 0)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
-        self._metrics.records_appended.labels(self._view.domain).inc(len(records))
+        for name, count in Counter(record.type for record in records).items():
+            self._metrics.records_appended.labels(self._view.domain, name.split(".")[2]).inc(count)
         self._metrics.log_head.labels(self._view.domain).set(self._pool.seq)
         await self._send_letters(letters)
         await self._send_after(records, reads)
 
-    def _own_facts(self, lost: list[Lost], first: bool) -> list[Fact]:
+    def _own_facts(self, lost: list[Lost], first: bool, jumped: bool) -> list[Fact]:
         """What this writer itself has to say before it looks at messages."""
         pool = self._pool
         facts: list[Fact] = []
         if not pool.turn_open and pool.seq - self._last_digest >= self._digest_every:
             self._last_digest = pool.seq
             facts.append(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool)))
-        jump = self._clock.step()
-        if jump:
-            facts.append(ClockStepped(by=max(0, jump)))
+        if jumped:
+            facts.append(ClockStepped(by=max(0, self._clock.step())))
         facts += [
             InputsLost(topic=gone.topic, partition=gone.partition, from_offset=gone.from_offset, to_offset=gone.to_offset)
             for gone in lost
@@ -348,8 +386,8 @@ class Writer:
         self._recorded = dict(positions)
         return moved
 
-    def _check_clock(self, append_time: int, sent_at_boot: int) -> None:
-        apart = self._clock.differs_from(append_time, sent_at_boot, self._clock_tolerance)
+    def _check_clock(self, append_time: int, sent_at_boot: int, jump: int = 0) -> None:
+        apart = self._clock.differs_from(append_time, sent_at_boot, self._clock_tolerance, jump)
         if apart is not None:
             raise MustStop(
                 ExitCode.CLOCK,
@@ -421,8 +459,8 @@ class Writer:
         """Send every command that the state owes and no agent has answered yet."""
         pool = self._pool
         for job, node, tasks in self._starts.due(pool):
-            stored = self._specs.get(job.id)
-            if stored is None or stored.digest != job.spec_digest:
+            stored = self._specs.get(job.id, job.spec_digest)
+            if stored is None:
                 if job.id not in self._specs_missed:
                     self._specs_missed.add(job.id)
                     await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
@@ -456,14 +494,6 @@ class Writer:
         if boot - self._checked >= CHECK_EVERY:
             self._checked = boot
             await self._writer.check()
-            for entry in self._pool.rules.priority_classes:
-                waiting = sum(self._pool.jobs[name].class_name == entry.name for name in self._pool.queue)
-                self._metrics.queue_length.labels(self._view.domain, entry.name).set(waiting)
-            for promise in start_within.kept(self._pool):
-                labels = (self._view.domain, promise.class_name, promise.percent)
-                self._metrics.late_starts.labels(*labels).set(promise.late)
-                self._metrics.late_starts_allowed.labels(*labels).set(promise.allowed)
-            self._metrics.open_evictions.labels(self._view.domain).set(len(self._pool.leaving))
         if boot - self._erased >= ERASE_EVERY:
             self._erased = boot
             await self._specs.erase_old(self._outbox.producer, self._pool)
@@ -512,3 +542,10 @@ class Writer:
         asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
         facts = facts_of_request(self._pool, asked)
         return (facts[0], identity) if isinstance(facts, list) and facts else None
+
+
+def _culprit(error: Exception, draft: Draft | None) -> str | None:
+    """The job that deciding failed about, unless it came with this turn, or a request of this turn is about it."""
+    if not isinstance(error, DecisionError) or draft is None:
+        return None
+    return error.job if draft.knew(error.job) and not draft.asks_about(error.job) else None

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from bailiff_bus import topics
+from bailiff_bus import gauges, topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
@@ -28,11 +28,13 @@ class Executor:
     async def run(self) -> NoReturn:
         """Follow the log and pay what is owed."""
         producer = await self._view.bus.producer()
+        domain, view = self._view.domain, self._view
         try:
-            while True:
-                await self._view.advance(LONGEST_WAIT)
-                if not self._view.pool.turn_open:
-                    await self._pay(producer)
+            with self._metrics.pools.showing(domain, lambda: gauges.evictions(view.pool)):
+                while True:
+                    await view.advance(LONGEST_WAIT)
+                    if not view.pool.turn_open:
+                        await self._pay(producer)
         finally:
             await producer.close(1.0)
 
@@ -62,4 +64,3 @@ class Executor:
             self._log.info("sent", type=type(body).__name__, again=last is not None, seq=pool.seq)
             await (await producer.send(topic, value, key=message_key.encode(), headers=headers))
         self._sent = still
-        self._metrics.open_evictions.labels(domain).set(len(pool.leaving))

@@ -361,11 +361,19 @@ class Agent:
             if verdicts[task.task] == "same":
                 self._answer_again(key, command.order.seq)
                 continue
-            busy = self._busy(key, task)
-            if busy is not None:
-                self._tell(key, TaskNotStarted, order=command.order.seq, reason=busy)
+            refusal = self._lacks(command, task) or self._busy(key, task)
+            if refusal is not None:
+                self._tell(key, TaskNotStarted, order=command.order.seq, reason=refusal)
             else:
                 await self._launch(command, task, key)
+
+    def _lacks(self, command: StartTask, task: TaskAt) -> str | None:
+        there = {device.id for device in self.machine.inventory.list()}
+        if gone := [device for device in task.devices if device not in there]:
+            return f"this node has no device {', '.join(gone)[:500]} (any more)"
+        if command.spec.runtime not in self.machine.runtimes:
+            return f"this node has no runtime {command.spec.runtime!r}, it has {', '.join(self.machine.runtimes)}"
+        return None
 
     def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
         part = part_of(task, self.machine.inventory.list())

@@ -60,5 +60,5 @@ def _share(task: TaskAt, device_bytes: int) -> dict[str, str]:
 def _secret(folder: Path | None, name: str) -> str:
     path = folder / name if folder is not None and "/" not in name and name not in ("", ".", "..") else None
     if path is None or not path.is_file():
-        raise SecretMissing(f"this node has no secret named {name!r}")
+        raise SecretMissing(f"this node has no secret named {name[:200]!r}")
     return path.read_text(encoding="utf-8").rstrip("\n")

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Unacceptable, domain_of, unwrap, wrap
+from bailiff_bus.envelope import Unacceptable, unwrap, wrap
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
@@ -105,12 +105,13 @@ class Link:
 
     async def _obey(self, message: Message) -> None:
         try:
-            body = unwrap(message, accept=(CommandBody,)).body
+            envelope = unwrap(message, accept=(CommandBody,))
         except Unacceptable as refusal:
             logger().warning("a command that cannot be read was skipped", why=str(refusal))
             return
+        body = envelope.body
         assert isinstance(body, CommandBody)
-        agent = self._agents.get((domain_of(message) or "", body.node))
+        agent = self._agents.get((envelope.domain, body.node))
         if agent is not None:
             await agent.obey(body)
 

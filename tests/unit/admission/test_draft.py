@@ -8,7 +8,7 @@ from bailiff_admission.suspects import Suspects, place
 from bailiff_bus.log import chained
 from bailiff_bus.port import Message
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.records.facts import ClockAdvanced, InputsAdvanced
+from bailiff_core.records.facts import ClockAdvanced, InputsAdvanced, JobCancelled
 from bailiff_core.verbs.failure import DecisionError
 
 
@@ -94,3 +94,26 @@ def test_a_guilty_message_that_was_rejected_leaves_the_job():
 def test_nobody_to_blame():
     with pytest.raises(ZeroDivisionError):
         Suspects().failed([], ZeroDivisionError())
+
+
+def test_a_job_that_was_there_before_is_held_and_the_message_is_not_to_blame():
+    suspects = Suspects()
+    error = DecisionError("odd", KeyError("x"))
+    suspects.failed([message(1)], error, "odd")
+    suspects.failed([message(1), message(2)], DecisionError("other", KeyError("x")), "other")
+    assert list(suspects.jobs) == ["odd", "other"]
+    assert not suspects.guilty
+    assert not suspects.careful
+    suspects.failed([message(1)], error, "odd")
+    assert list(suspects.guilty) == [place(message(1))]
+
+
+def test_who_was_there_before_the_turn_and_who_is_asked_about(story):
+    story.submit("old", gpus=1)
+    draft = Draft(story.pool, story.pool.now)
+    draft.add(story.submitted("new", gpus=1))
+    draft.add(JobCancelled(request=story.request(), job="old"))
+    assert [draft.knew(job) for job in ("old", "new", "nobody")] == [True, False, False]
+    assert [draft.asks_about(job) for job in ("old", "new")] == [True, False]
+    story.pool.jobs["old"].held_because = "it fails"
+    assert not draft.knew("old")

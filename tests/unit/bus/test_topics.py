@@ -73,6 +73,14 @@ def test_each_wrong_setting_is_a_sentence(brokers: int, name: str, value: str, s
     assert topics.check_audit_settings(good(brokers) | {name: value}, brokers) == [sentence]
 
 
+@pytest.mark.parametrize("living", [1, 2])
+def test_a_broker_that_is_away_asks_for_no_other_settings(living: int) -> None:
+    assert topics.check_audit_settings(good(3), living) == []
+    assert topics.check_audit_settings(good(3) | {"min.insync.replicas": "1"}, living) == [
+        "bailiff.audit: min.insync.replicas is 1, needed is 2 or more."
+    ]
+
+
 def test_settings_that_are_missing_are_wrong() -> None:
     assert len(topics.check_audit_settings({}, 3)) == 8
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
+from bailiff_bus.kafka import OneLine
 from bailiff_bus.logs import configure_logs, logger
 from bailiff_bus.metrics import METRICS, Metrics, metrics_table
 
@@ -43,6 +44,19 @@ def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> 
     assert "Kafka is not there" in said
     assert "tries=3" in said
     assert "\x1b" not in said
+
+
+def test_the_kafka_client_does_not_fill_the_disk_while_kafka_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("json", "info", service="admission", instance="one")
+    time = 1000.0
+    handler = OneLine(lambda: time)
+    for _ in range(1000):
+        time += 0.0625  # 62.5 s in all
+        for text in ("Unable connect to node with id 1", "Unable to update metadata from [1]"):
+            handler.emit(logging.LogRecord("aiokafka.client", logging.ERROR, "", 0, text, None, None))
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line.get("left_out") for line in said if line["says"].startswith("Unable connect")] == [None, 479, 479]
+    assert len(said) == 6
 
 
 def test_every_metric_is_named_described_and_exposed() -> None:

@@ -1,5 +1,6 @@
-"""Jobs that leave for a place that is kept for them."""
+"""Jobs, and surplus tasks of jobs that go on, that leave for a place that is kept for them."""
 
+import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 
@@ -82,3 +83,113 @@ def test_its_new_place_may_be_what_another_loses_by_the_same_decision(story):
     assert story.job("pair").phase == "pending"
     assert [task.node for task in story.job("low").promise] == [1]
     assert story.pool.nodes[1].reserved.devices == 0b1111
+
+
+def shrinking(story):
+    """`wide` may lose three of its four tasks, all on n1; `high` wants half of n1, and n2 has room for one of them."""
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=2, tasks=4, min_tasks=1)
+    story.submit("high", gpus=4, cls="interactive")
+    story.node("n2", gpus=2)
+    story.propose()
+    (choice,) = story.expect("PreemptionDecided").victims
+    assert (choice.tasks, [(share.node, share.tasks) for share in choice.moved]) == ("2-3", [(1, "2")])
+
+
+def test_a_place_is_kept_for_surplus_that_leaves_while_its_job_goes_on(story):
+    shrinking(story)
+    assert story.job("wide").phase == "running"
+    assert [(task.index, task.node) for task in story.job("wide").promise] == [(2, 1)]
+    story.submit("other", gpus=2)
+    story.expect("JobWaits", job="other")
+
+
+def test_it_joins_its_job_again_at_the_new_place_in_the_same_attempt(story):
+    shrinking(story)
+    story.yields("wide")
+    story.expect("JobShrunk", job="wide", tasks="2-3")
+    grown = story.expect("JobGrown", job="wide")
+    assert (grown.attempt, grown.reserved, grown.verb) == (1, True, "preempt")
+    story.expect("JobStartOrdered", job="wide", tasks="2")
+    story.expect("JobStartOrdered", job="high")
+    assert (story.job("wide").promise, story.job("wide").task(2).node) == ([], 1)
+    story.started("wide")
+    assert story.members("wide", "running") == [0, 1, 2]
+
+
+def test_surplus_whose_plan_is_withdrawn_stays_and_needs_no_other_place(story):
+    shrinking(story)
+    story.cancel("high")
+    story.expect("EvictionWithdrawn", job="wide", tasks="2-3", told=False)
+    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    assert story.members("wide", "running") == [0, 1, 2, 3]
+
+
+def test_told_already_and_spared_it_needs_no_other_place_either(story):
+    shrinking(story)
+    story.begin("wide")
+    story.cancel("high")
+    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    story.spared("wide", task=2)
+    story.not_spared("wide", task=3)
+    story.yields("wide")
+    story.expect("JobShrunk", job="wide", tasks="3")
+
+
+def test_its_place_goes_with_the_machine(story):
+    shrinking(story)
+    story.silent("n2")
+    story.expect("ReservationDropped", job="wide", reason="room-gone", tasks="2")
+    assert story.job("wide").promise == []
+    story.yields("wide")
+    story.expect("JobShrunk", job="wide", tasks="2-3")
+    assert story.members("wide") == [0, 1]
+
+
+def test_its_place_is_not_kept_for_ever(tell):
+    story = tell(policy(preemption={"reservation_expiry": "1m"}))
+    shrinking(story)
+    story.begin("wide")
+    story.wait(HOUR)
+    assert story.job("wide").promise == []
+
+
+@pytest.mark.parametrize("end", ["cancel", "failure", "finish"])
+def test_a_place_for_a_part_is_none_for_the_job(story, end):
+    """Whatever becomes of the job while some of it leaves: it does not begin anew on a place for less than it needs."""
+    shrinking(story)
+    story.begin("wide")
+    if end == "cancel":
+        story.cancel("wide")
+    elif end == "failure":
+        story.exits("wide", 1, task=0)
+        story.expect("EvictionDecided", job="wide", cause="gang-failure", tasks="")
+    else:
+        story.ends("wide", 85)
+        again = [placed for placed in story.decisions("JobPlaced") if placed.job == "wide" and placed.attempt > 1]
+        assert all(placed.verb == "allocate" for placed in again)
+    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+
+
+def test_a_member_that_finishes_on_its_way_out_needs_no_other_place(story):
+    shrinking(story)
+    story.begin("wide")
+    story.ends("wide", 0, task=2)
+    assert (story.job("wide").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+
+
+def test_to_make_room_in_one_piece_only_surplus_moves(tell):
+    story = tell(policy(preemption={"most_moved": -1}))
+    story.node("n1", gpus=8)
+    story.runs("wide", gpus=2, tasks=4, min_tasks=1)
+    story.submit("peer", gpus=4)
+    story.node("n2", gpus=2)
+    story.node("n3", gpus=2)
+    story.propose()
+    decided = story.expect("PreemptionDecided")
+    assert (decided.verb, [(choice.tasks, choice.goes_on) for choice in decided.victims]) == ("consolidate", [("2-3", True)])
+    story.yields("wide")
+    story.expect("JobStartOrdered", job="peer")
+    story.started("wide")
+    assert {task.index: task.node for task in story.job("wide").tasks} == {0: 0, 1: 0, 2: 1, 3: 2}
+    assert story.job("wide").attempt == 1

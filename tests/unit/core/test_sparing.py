@@ -2,6 +2,8 @@
 
 from tests.log_builder import MINUTE, SECOND
 
+from bailiff_core.model.policy import DEFAULT_POLICY
+
 
 def evicting(story, tasks=1):
     """`low` is about to leave for `high`."""
@@ -139,6 +141,21 @@ def test_only_victims_whose_room_nobody_needs_are_spared(story):
     assert story.job("top").phase == "reserved"
     story.yields(needed)
     story.expect("JobStartOrdered", job="top")
+
+
+def test_nobody_is_placed_on_room_that_spared_victims_keep(tell):
+    story = tell(DEFAULT_POLICY.model_copy(update={"backfill": "greedy"}))
+    for name in ("n1", "n2"):
+        story.node(name, gpus=8)
+    story.runs("low-1", gpus=8)
+    story.runs("low-2", gpus=8)
+    story.submit("waits", gpus=8)
+    story.submit("mid", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    story.submit("top", gpus=8, cls="inference")
+    story.propose()
+    story.expect_only("PreemptionDecided", "EvictionWithdrawn", "JobWaits", "PreemptionRequested")
+    assert story.job("waits").phase == story.job("mid").phase == "pending"
 
 
 def test_a_victim_taken_over_is_spared_when_its_new_plan_goes(story):

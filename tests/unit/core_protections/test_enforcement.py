@@ -119,3 +119,38 @@ def test_a_writer_that_died_in_the_middle_is_taken_over_where_it_stopped(story):
     other.restart()
     assert leaving(other) == ["x", "y"]
     other.holds()
+
+
+def moving(tell, asks=8, kept=4, **low):
+    """`low` is to leave n1 for `high`, and all of n2 is kept for it."""
+    story = tell(rules(projects=projects()))
+    story.node("n1", gpus=8)
+    story.runs("low", project="a", **low)
+    story.submit("high", gpus=asks, project="a", cls="interactive")
+    story.node("n2", gpus=kept)
+    story.propose()
+    assert story.job("low").promise
+    return story
+
+
+def test_a_place_kept_for_who_moves_is_dropped_before_anything_else(tell):
+    story = moving(tell, gpus=4)
+    enforced(story, a={"limit": {"gpus": 8}})
+    story.expect("ReservationDropped", job="low", reason="policy", tasks="")
+    assert (story.job("low").promise, story.pool.nodes[1].reserved.devices) == ([], 0)
+    assert story.job("high").phase == "reserved"
+
+
+def test_a_place_within_the_limit_is_kept_on(tell):
+    story = moving(tell, gpus=4)
+    enforced(story, a={"limit": {"gpus": 12}})
+    assert story.job("low").promise
+
+
+def test_so_is_the_place_of_surplus_while_its_job_goes_on(tell):
+    story = moving(tell, asks=4, kept=2, gpus=2, tasks=4, min_tasks=1)
+    assert story.job("low").phase == "running"
+    enforced(story, a={"limit": {"gpus": 8}})
+    story.expect("ReservationDropped", job="low", reason="policy", tasks="2")
+    assert story.job("low").promise == []
+    assert story.members("low", "running") == [0, 1, 2, 3]

@@ -4,6 +4,8 @@ import pytest
 from tests.log_builder import MINUTE, SECOND
 from tests.unit.core_protections.kit import rules
 
+from bailiff_core.turn import wake_at
+
 
 def asks(story, name, **about):
     """A job of eight GPUs asks for room; whether anybody has to leave for it."""
@@ -42,6 +44,28 @@ def test_a_job_that_came_back_is_left_alone_by_name_and_for_as_long_as_stated(te
     story.cancel("second")
     story.wait(1)
     assert type(asks(story, "third", cls="inference")).__name__ == "PreemptionDecided"
+
+
+@pytest.mark.parametrize("protections", [
+    {"min_runtime": {"preempt": "10m"}}, {"cooldown": {"job": "10m"}}, {"eviction_cap": {"evictions": 1, "window": "10m"}},
+])  # fmt: skip
+def test_who_was_refused_because_of_a_shield_asks_again_when_it_ends(tell, protections):
+    story = tell(rules(protections=protections))
+    story.node("n1")
+    story.runs("train", gpus=8)
+    story.wait(20 * MINUTE)
+    displaced(story, "train", "first")
+    job = story.job("train")
+    ends = (job.evicted_at[-1] if "eviction_cap" in protections else job.last_start) + 10 * MINUTE
+    story.wait(ends - story.pool.now - 5 * SECOND)
+    story.submit("second", gpus=8, cls="inference")
+    while story.pool.now < ends:
+        story.propose()
+        story.expect("PreemptionRefused", reason="impossible")
+        story.wait(wake_at(story.pool) - story.pool.now)
+    assert story.pool.now == ends
+    story.propose()
+    story.expect("PreemptionDecided")
 
 
 def test_without_protections_it_goes_again_at_once(tell):

@@ -101,3 +101,17 @@ async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
     await node.agent.obey(evict(node, "wide", 30, 5))
     assert [report.order for report in said(node, TaskIsRunning)] == [10]
     assert [report.order for report in said(node, TaskIsReleased)] == [30]
+
+
+async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:
+    """A device may fall off the bus between decision and start; specs come from anybody. None may end the agent."""
+    await node.agent.obey(start(node, "gone", 10, TaskAt(task=0, devices=("GPU-that-was-here",))))
+    secrets = JobSpec(command="true", runtime="simulated", secrets={"TOKEN": "x" * 5000})
+    await node.agent.obey(start(node, "secret", 11, TaskAt(task=0)).model_copy(update={"spec": secrets}))
+    other = JobSpec(command="true", runtime="process")
+    await node.agent.obey(start(node, "other", 12, TaskAt(task=0)).model_copy(update={"spec": other}))
+    refused = {report.job: report.reason for report in said(node, TaskNotStarted)}
+    assert list(refused) == ["gone", "secret", "other"]
+    assert "GPU-that-was-here" in refused["gone"]
+    assert "no secret named 'xxx" in refused["secret"]
+    assert "'process'" in refused["other"]

@@ -129,12 +129,14 @@ def test_thousands_of_tasks_fit_into_one_process() -> None:
     in_virtual_time(story())
 
 
-@pytest.mark.parametrize("says", ["", "Exit", "exit:1", "exit:x:1", "ignore:1"])
-def test_a_behaviour_that_is_not_known_is_refused(says: str) -> None:
+@pytest.mark.parametrize("says", ["", "Exit", "exit:1", "exit:x:1", "exit:999:1", "exit:1:NaN", "exit:1:-1", "ignore:1"])
+def test_a_behaviour_that_is_not_known_ends_the_task_and_not_the_agent(says: str) -> None:
     async def story() -> None:
-        machine = SimulatedMachine()
-        with pytest.raises(ValueError, match=r"exit, ignore|invalid literal"):
-            await SimulatedRuntime(machine).start(launch(ON_TERM=says))
-        assert await SimulatedRuntime(machine).adopt() == []
+        agent = SimulatedRuntime(SimulatedMachine())
+        assert isinstance(await agent.start(launch(ON_TERM=says)), Running)
+        end = await agent.wait_exit()
+        assert (end.code, end.at_boottime_us) == (126, 0)
+        assert end.error is not None
+        assert "exit:CODE:AFTER_S" in end.error
 
     in_virtual_time(story())

@@ -141,10 +141,15 @@ async def replay(session: Session, file: FromFile = None) -> ExitCode:
 
 
 async def export(
-    session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")]
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; - for standard output.")],
+    before: Annotated[
+        int | None, typer.Option(metavar="SEQ", help="Only what stands before this record, as for replay by an earlier release.")
+    ] = None,
 ) -> None:
     """Write the log as JSON Lines, orphans included, so that it can be verified and replayed without Kafka."""
-    async with log_of(session, None) as (domain, messages), session.client() as client:
+    async with log_of(session, None) as (domain, everything), session.client() as client:
+        messages = everything if before is None else walk.before(before, domain, everything)
         partition = (await client.domain(domain)).partition
         if str(file) == "-":
             await write_log(sys.stdout, domain, partition, messages)

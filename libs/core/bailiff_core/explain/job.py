@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.budget import Budget
@@ -220,9 +221,12 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
         yield Sentence(
             f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", seqs_of(record.seq)
         )
-    if choice.moved:
-        nodes = count_text(len(choice.moved), "node")
+    nodes = count_text(len({share.node for share in choice.moved}), "node")
+    if choice.moved and not choice.tasks:
         yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", seqs_of(record.seq))
+    elif choice.moved:
+        who = tasks_text(ranges(choice.movers)).capitalize()
+        yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bailiff_core.model.answer import Cost, Excluded, Explanation, VictimChoice
+from bailiff_core.model.places import ranges
 from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
 from bailiff_core.words import cost_text, count_text, gpus_text
@@ -65,7 +66,7 @@ def decided(record: Record) -> Iterable[Sentence]:
     yield Sentence(text, seqs_of(record.seq, data.request))
     them = "it" if len(jobs) == 1 else "they"
     yield Sentence(f"Why {them} may be taken: {rule_text(data, data.victims[0])}.", seqs_of(record.seq))
-    moved = [choice.job for choice in data.victims if choice.moved]
+    moved = [f"{choice.job} ({ranges(choice.movers)})" if choice.tasks else choice.job for choice in data.victims if choice.moved]
     if moved:
         yield Sentence(f"Moved, not stopped: {few(moved)}.", seqs_of(record.seq))
     parts = [f"{choice.job} ({choice.tasks})" for choice in data.victims if choice.tasks]

@@ -10,7 +10,7 @@ from bailiff_core.records import decisions, facts
 from .gang import note_stale
 from .growth import drop_reserved
 from .register import folds
-from .room import changing, leave_whole, phase_of, reindex, set_phase, set_promise
+from .room import changing, drop_promise, leave_whole, phase_of, reindex, set_phase
 
 
 @folds(decisions.EvictionDecided)
@@ -61,8 +61,7 @@ def eviction_stuck(pool: Pool, decision: decisions.EvictionStuck) -> None:
 def eviction_withdrawn(pool: Pool, decision: decisions.EvictionWithdrawn) -> None:
     """Never told: it is as if nothing had been. Told: the agents' confirmations are awaited."""
     job = pool.jobs[decision.job]
-    if not decision.tasks:
-        set_promise(pool, job, [])
+    drop_promise(pool, job, numbers(decision.tasks) if decision.tasks else [task.index for task in job.promise])
     with changing(pool, job):
         if not decision.told:
             _stay(job, decision.tasks)

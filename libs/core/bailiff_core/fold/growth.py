@@ -7,13 +7,15 @@ from bailiff_core.records import decisions, facts
 from .gang import note_stale
 from .log import remember
 from .register import folds
-from .room import changing, close_plan, reindex, set_promise, shape_of, tasks_of
+from .room import changing, close_plan, drop_promise, reindex, set_promise, shape_of, tasks_of
 
 
 @folds(decisions.JobGrown)
 def job_grown(pool: Pool, decision: decisions.JobGrown) -> None:
     """More members have their place: promised, or about to start."""
-    grow(pool, pool.jobs[decision.job], decision.placement, decision.reserved, decision.expires)
+    job = pool.jobs[decision.job]
+    drop_promise(pool, job, (index for share in decision.placement for index in numbers(share.tasks)))
+    grow(pool, job, decision.placement, decision.reserved, decision.expires)
 
 
 def grow(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: bool, expires: int | None) -> None:

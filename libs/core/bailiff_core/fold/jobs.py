@@ -10,7 +10,7 @@ from .gang import note_stale
 from .growth import drop_reserved
 from .log import remember
 from .register import folds
-from .room import changing, close_plan, reindex, reordering, set_phase, set_promise, shape_of, tasks_of
+from .room import changing, close_plan, drop_promise, reindex, reordering, set_phase, set_promise, shape_of, tasks_of
 from .selection import close_requests_of
 
 EVICTIONS_KEPT = 64
@@ -118,6 +118,7 @@ def reservation_dropped(pool: Pool, decision: decisions.ReservationDropped) -> N
     """The promise is off: the job waits again at its old place, or goes on without these members, or leaves without one."""
     job = pool.jobs[decision.job]
     if decision.tasks:
+        drop_promise(pool, job, numbers(decision.tasks))
         drop_reserved(pool, job, numbers(decision.tasks))
     elif job.phase == "evicting":
         set_promise(pool, job, [])
@@ -156,7 +157,7 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
         job.last_eviction = pool.now
     if decision.cause in INVOLUNTARY:
         job.evicted_at = [*job.evicted_at[1 - EVICTIONS_KEPT :], pool.now]
-    if decision.not_before > pool.now:
+    if decision.not_before > pool.now or job.eviction is None:  # a place for some of its members is none for the job
         set_promise(pool, job, [])
     job.not_before = decision.not_before
     job.waiting_since, job.timed_out = pool.now, False

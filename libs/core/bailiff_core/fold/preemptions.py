@@ -39,11 +39,16 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
         _leave(pool, pool.jobs[choice.job], choice, grace, plan, decision.spared)
     for choice in decision.victims:  # after all have left: a place may be one that another victim of this decision was promised
         victim = pool.jobs[choice.job]
+        places = tasks_of(pool, victim, choice.moved, True)
         if not choice.tasks:
-            set_promise(pool, victim, tasks_of(pool, victim, choice.moved, True), decision.expires, decision.verb)
+            set_promise(pool, victim, places, decision.expires, decision.verb)
+        elif places:  # beside those of members that are on their way already
+            until = max(victim.promise_until or 0, decision.expires)
+            set_promise(pool, victim, sorted([*victim.promise, *places], key=lambda task: task.index), until, decision.verb)
+            pool.touched[victim.id] = None
     asker = pool.jobs[decision.asker.job]
     if decision.verb == "reclaim":
-        no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.moved))
+        no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.goes_on))
     if decision.tasks:
         grow(pool, asker, decision.placement, True, decision.expires)
     else:

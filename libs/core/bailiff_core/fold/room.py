@@ -1,9 +1,11 @@
 """Keeps each node's sums (`held`, `releasing`, `reserved`) and the pool's indices true while tasks change."""
 
 import hashlib
+import json
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand
@@ -25,11 +27,21 @@ def changing(pool: Pool, job: Job, only: Task | None = None) -> Iterator[None]:
 
 
 def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
-    """Keep these places for the job's next attempt, instead of those kept so far."""
+    """Keep these places for when the job, or these members of it, have left; instead of those kept so far."""
     _count(pool, job, job.promise, remove)
     pool.room_grew |= bool(job.promise)
     job.promise, job.promise_until, job.promise_verb = places, until, verb
     _count(pool, job, places, add)
+
+
+def drop_promise(pool: Pool, job: Job, indices: Iterable[int]) -> None:
+    """These members have no place kept for them any more."""
+    gone = dict.fromkeys(indices)
+    left = [task for task in job.promise if task.index not in gone]
+    if not left:
+        set_promise(pool, job, [])
+    elif len(left) < len(job.promise):
+        set_promise(pool, job, left, job.promise_until, job.promise_verb)
 
 
 def recount_shares(pool: Pool, node: Node) -> None:
@@ -162,9 +174,16 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    data = demand.to_data()
-    asked = {name: data.get(name) for name in ("tasks", "min_tasks", "sub_groups", "topology", "pack")}
-    return hashlib.sha256(canonical_json(asked)).hexdigest()[:16]
+    return _digest_of_shape(demand.model_dump_json(include=_SHAPE, exclude_defaults=True))
+
+
+_SHAPE = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
+
+
+@lru_cache(maxsize=1024)  # jobs come in many copies
+def _digest_of_shape(asked: str) -> str:
+    data = json.loads(asked)
+    return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_SHAPE)})).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:
@@ -188,7 +207,8 @@ def tasks_of(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: b
 
 
 def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
-    """The whole attempt is to end; what was only promised to more of its members is free at once."""
+    """The whole attempt is to end; what was only promised to members of it is free at once."""
+    set_promise(pool, job, [])
     with changing(pool, job):
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction

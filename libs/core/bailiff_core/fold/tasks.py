@@ -5,7 +5,7 @@ from bailiff_core.records import facts
 
 from .gang import is_done, note_stale
 from .register import folds
-from .room import changing, phase_of, reindex, set_phase
+from .room import changing, drop_promise, phase_of, reindex, set_phase
 
 
 def _find(pool: Pool, fact: facts.TaskFact) -> tuple[Job, Task]:
@@ -70,6 +70,8 @@ def task_gone(pool: Pool, job: Job, task: Task) -> None:
         task.state = "released"
         if is_done(task):
             task.eviction = None
+    if is_done(task):
+        drop_promise(pool, job, [task.index])
     pool.touched[job.id] = None
     _after_loss(pool, job)
 

@@ -48,8 +48,8 @@ class Bound:
 def enforcement(pool: Pool) -> Iterator[Decision]:
     """Where a project is above a limit, or its use that is not preemptible above its quota, the least valuable leave.
 
-    What was only promised room goes first, then lower priority, then what was submitted later; surplus before a whole
-    job. Whoever turns out not to be in the way stays.
+    Places kept for who moves go first, then what was only promised room, then lower priority, then what was submitted
+    later; surplus before a whole job. Whoever turns out not to be in the way stays.
     """
     if not pool.enforcing:
         return
@@ -57,8 +57,13 @@ def enforcement(pool: Pool) -> Iterator[Decision]:
     bounds = [bound for bound in _bounds(usage) if not bound.holds()]
     said = {bound.project: bound.says() for bound in bounds}
     mark = usage.mark()
+    homeless = _drop_promises(pool, usage, bounds)
     gone = _put_back(usage, bounds, _take(pool, usage, bounds))
+    homeless = [job for job in reversed(homeless) if not _finds_promise_kept(usage, bounds, job)]
     usage.rollback(mark)
+    for job in homeless:
+        part = "" if job.phase == "evicting" else ranges(task.index for task in job.promise)
+        yield ReservationDropped(job=job.id, reason="policy", tasks=part)
     for job in sorted((units[0].job for units in gone.values()), key=lambda job: (job.seq, job.id)):
         path = usage.tree.branches[usage.leaf_of(job)].path
         reason = "; ".join(said[project] for project in path if project in said)
@@ -69,6 +74,30 @@ def _bounds(usage: Usage) -> Iterator[Bound]:
     for name, branch in usage.tree.branches.items():
         yield Bound(name, "limit", branch.limit, usage.allocated, True)
         yield Bound(name, "quota for work that is not preemptible", branch.quota, usage.non_preemptible, False)
+
+
+def _drop_promises(pool: Pool, usage: Usage, bounds: Iterable[Bound]) -> list[Job]:
+    """Jobs that are to move, or whose members are, and for whom no place is kept any more in `usage`; the most valuable last."""
+    jobs = sorted((job for job in pool.active_jobs() if job.promise), key=lambda job: (job.priority, -job.seq, job.id))
+    gone: dict[str, Job] = {}
+    for bound in bounds:
+        for job in jobs:
+            inside = bound.project in usage.tree.branches[usage.leaf_of(job)].path
+            if job.id in gone or not inside or not (bound.preemptible_too or not job.preemptible):
+                continue
+            if any(bound.exceeded(at) and usage.kept_for(job)[at] > 0 for at in range(len(RESOURCES))):
+                usage.drop_promise(job)
+                gone[job.id] = job
+    return [job for job in jobs if job.id in gone]
+
+
+def _finds_promise_kept(usage: Usage, bounds: list[Bound], job: Job) -> bool:
+    """Whether its place may be kept for it after all."""
+    usage.keep_promise(job)
+    if all(bound.holds() for bound in bounds):
+        return True
+    usage.drop_promise(job)
+    return False
 
 
 def _take(pool: Pool, usage: Usage, bounds: Iterable[Bound]) -> dict[str, list[Unit]]:

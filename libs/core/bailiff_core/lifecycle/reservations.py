@@ -8,41 +8,47 @@ from bailiff_core.model.room import idle_later
 from bailiff_core.model.sharing import share_of, shares_devices, units_of
 from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.shares import to_shares
-from bailiff_core.records.decisions import JobPlaced, JobStartOrdered, ReservationDropped
+from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
 
 
 def moved_jobs(pool: Pool) -> Iterator[Decision]:
-    """A job that was moved and has left its old place gets the one that was kept for it."""
+    """A job that was moved and has left its old place gets the one that was kept for it; so does a member of one that runs."""
     for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
         if job.promise and job.phase == "pending":
-            places = tuple(TaskPlace(task.index, task.node, task.devices) for task in job.promise)
-            yield JobPlaced.model_validate(
-                {
-                    "job": job.id,
-                    "attempt": job.attempt + 1,
-                    "verb": job.promise_verb,
-                    "placement": to_shares(GangPlace(places, later=True)),
-                    "reserved": True,
-                    "expires": job.promise_until,
-                }
-            )
+            yield JobPlaced.model_validate(_at_new_place(job, job.promise, job.attempt + 1))
+        elif job.promise and job.phase in ("starting", "running"):
+            gone = [task for task in job.promise if job.task(task.index) is None]
+            if gone:
+                yield JobGrown.model_validate(_at_new_place(job, gone, job.attempt))
+
+
+def _at_new_place(job: Job, members: list[Task], attempt: int) -> dict[str, object]:
+    places = tuple(TaskPlace(task.index, task.node, task.devices) for task in members)
+    return {
+        "job": job.id,
+        "attempt": attempt,
+        "verb": job.promise_verb,
+        "placement": to_shares(GangPlace(places, later=True)),
+        "reserved": True,
+        "expires": job.promise_until,
+    }
 
 
 def reservations(pool: Pool) -> Iterator[Decision]:
     """Start what can start; drop what cannot come true. Of a job that runs this is about the members that are to join it."""
     for job in [pool.jobs[name] for name in (*pool.reserved, *pool.leaving)]:
-        if job.phase == "evicting":
-            yield from _kept_for_later(pool, job)
-        else:
+        yield from _kept_for_later(pool, job)
+        if job.phase != "evicting":
             yield from _waiting(pool, job, [task for task in job.tasks if task.state == "reserved"])
 
 
 def _kept_for_later(pool: Pool, job: Job) -> Iterator[Decision]:
+    part = "" if job.phase == "evicting" else ranges(task.index for task in job.promise)
     if job.promise and _room_gone(pool, job, job.promise):
-        yield ReservationDropped(job=job.id, reason="room-gone")
+        yield ReservationDropped(job=job.id, reason="room-gone", tasks=part)
     elif job.promise_until is not None and job.promise and pool.now >= job.promise_until:
-        yield ReservationDropped(job=job.id, reason="expired")
+        yield ReservationDropped(job=job.id, reason="expired", tasks=part)
 
 
 def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:

@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .document import Count, Document, Integer, Name
-from .places import NodeShare
+from .places import NodeShare, numbers
 
 
 class VictimChoice(Document):
     """One victim and what evicting it loses, in GPU-ms (semantics §5). `reserved`: it had not started yet.
 
-    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved: where it goes on, kept for it.
+    tasks: the surplus tasks that leave, as ranges; empty: the whole job. moved: where it goes on, kept for it; of surplus
+    tasks perhaps only some.
     """
 
     job: Name
@@ -24,6 +25,16 @@ class VictimChoice(Document):
     project: str = ""
     tasks: str = ""
     moved: tuple[NodeShare, ...] = ()
+
+    @property
+    def movers(self) -> list[int]:
+        """The members with a new place."""
+        return sorted(index for share in self.moved for index in numbers(share.tasks))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether all that leaves has its new place, so that nothing is taken from the job."""
+        return bool(self.moved) and (not self.tasks or self.movers == sorted(numbers(self.tasks)))
 
 
 class Excluded(Document):

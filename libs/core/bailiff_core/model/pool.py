@@ -117,7 +117,8 @@ class Job:
 
     priority: the effective one, for order and victim tests; base_priority: its class's. tasks: the members that have a
     place in the present attempt, by index; an elastic job may have fewer than it asks for. promise: the places that are
-    kept for its next attempt while this one still leaves, until when, and by which verb (a job that is moved).
+    kept for its next attempt while this one still leaves, or for members that leave while it goes on, until when, and by
+    which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
     waited for its first start.

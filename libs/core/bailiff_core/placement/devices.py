@@ -64,7 +64,7 @@ def _choices(
         look = _look(offer.node, list(left), later=later)
         if offer.node.number >= lowest and look not in seen:
             seen[look] = None
-            for mask in _device_choices(need, offer.node, offer.suited, later=later):
+            for mask in device_choices(need, offer.node, offer.suited, later=later):
                 yield offer.node, mask
 
 
@@ -73,11 +73,11 @@ def _look(node: NodeRoom, needs: list[Need], *, later: bool) -> object:
     room = node.later if later else node.now()
     admits = tuple(not need.nodes or node.name in need.nodes for need in needs)
     labels = tuple(need.kind.admits(node.labels) for need in needs)
-    kinds = sorted(_kind_of(node, number, later=later) for number in bits(node.usable))
+    kinds = sorted(kind_of(node, number, later=later) for number in bits(node.usable))
     return (admits, labels, room.cpu_milli, room.memory_bytes, room.slots, tuple(kinds))
 
 
-def _kind_of(node: NodeRoom, number: int, *, later: bool) -> tuple[int, int, str]:
+def kind_of(node: NodeRoom, number: int, *, later: bool) -> tuple[int, int, str]:
     """What is free of a device, its size and its model."""
     room, units = node.later if later else node.now(), node.units[number]
     free = units if room.devices >> number & 1 else max(0, room.shares.get(number, 0))
@@ -85,11 +85,11 @@ def _kind_of(node: NodeRoom, number: int, *, later: bool) -> tuple[int, int, str
     return free, units, model
 
 
-def _device_choices(need: Need, node: NodeRoom, suited: int, *, later: bool) -> Iterator[int]:
+def device_choices(need: Need, node: NodeRoom, suited: int, *, later: bool) -> Iterator[int]:
     """Sets of devices for one task, one of each that look the same."""
     alike: dict[tuple[int, int, str], list[int]] = {}
     for number in bits(suited):
-        kind = _kind_of(node, number, later=later)
+        kind = kind_of(node, number, later=later)
         free, units, _ = kind
         if free == units if need.gpus else free >= need.share(units):
             alike.setdefault(kind, []).append(number)

@@ -39,7 +39,10 @@ class Standing:
 
 @dataclass(slots=True)
 class Share:
-    """GPUs of one job on one node: those that cost nothing to take, and of the others how many each task has."""
+    """GPUs of one job on one node: those that cost nothing to take, and of the others how many each task has; what leaves
+
+    already is in neither. stays: all but those.
+    """
 
     for_nothing: int = 0
     of_tasks: list[int] = field(default_factory=list)
@@ -183,10 +186,10 @@ class Holdings:
         everybody = 0
         for name in self.on[number]:
             standing = self.of[name]
-            _, priority, _, preemptible = standing.group
+            phase, priority, _, preemptible = standing.group
             share = standing.nodes[number]
             everybody += share.stays
-            if preemptible:
+            if preemptible and phase != "evicting":  # what leaves already is room to come
                 by_priority.setdefault(priority, []).append((standing, share))
         self.all_gpus[number] = everybody
         for priority in by_priority:
@@ -207,7 +210,9 @@ def _standing(job: Job) -> Standing:
         share = nodes.setdefault(task.node, Share())
         gpus = task.devices.bit_count()
         share.stays += gpus if task.eviction is None and job.phase != "evicting" else 0
-        if task.state == "reserved" or task.eviction is not None or shares_devices(job.group(task.index)):
+        if task.eviction is not None:
+            pass
+        elif task.state == "reserved" or shares_devices(job.group(task.index)):
             share.for_nothing += gpus
         else:
             share.of_tasks.append(gpus)

@@ -8,13 +8,17 @@ from .rooms import Rooms
 
 
 class Tally:
-    """`free`: suited GPUs of each node that are free or on their way to be. Positions are those of `Rooms.suited`."""
+    """devices: suited GPUs of each node. free: those of them that are free or on their way to be.
+
+    Positions are those of `Rooms.suited`.
+    """
 
     def __init__(self, rooms: Rooms, need: Need) -> None:
         self.suited = rooms.suited(need)
         self.rows: Ints = np.fromiter((node.number for node, _ in self.suited), np.int64, len(self.suited))
         free = ((node.later.devices & devices).bit_count() for node, devices in self.suited)
         self.free: Ints = np.fromiter(free, np.int64, len(self.suited))
+        self.devices: Ints = np.fromiter((devices.bit_count() for _, devices in self.suited), np.int64, len(self.suited))
         self.place_of = {node.number: place for place, (node, _) in enumerate(self.suited)}
         self.seen = len(rooms.changed)
         self._rooms = rooms

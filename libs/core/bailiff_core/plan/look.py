@@ -246,15 +246,15 @@ def _refused(refusal: decisions.PreemptionRefused) -> tuple[TriedLine, ...]:
 
 def _once(decision: decisions.PreemptionDecided) -> str:
     """`once night and 2 more have left: they have lower priority`."""
-    moved = [choice.job for choice in decision.victims if choice.moved]
-    gone = [_who(choice) for choice in decision.victims if not choice.moved]
+    moved = [_who(choice, len(choice.movers)) for choice in decision.victims if choice.moved]
+    left = [(choice, len(numbers(choice.tasks)) - len(choice.movers)) for choice in decision.victims if not choice.goes_on]
+    gone = [_who(choice, count) for choice, count in left]
     parts = [f"{_some(gone)} left ({_BECAUSE[decision.verb]})"] if gone else []
     parts += [f"{_some(moved)} moved"] if moved else []
     return f"once {' and '.join(parts)}"
 
 
-def _who(choice: VictimChoice) -> str:
-    count = len(numbers(choice.tasks))
+def _who(choice: VictimChoice, count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'} of {choice.job}" if choice.tasks else choice.job
 
 

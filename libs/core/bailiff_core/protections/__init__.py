@@ -6,11 +6,11 @@ The other files are rules of their own kind: about the asker (`delay`, `no_borro
 `schedule_timeout`, `start_within`), about a gang that broke (`stale_gang`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.model.units import Unit
+from bailiff_core.model.units import Unit, whole
 
 from . import (
     already_leaving,
@@ -37,9 +37,9 @@ RULES = (
     Rule(own_project.NAME, own_project.shield, "is of the same project", by_group=True),
     Rule(quota_shields.NAME, quota_shields.shield, "is within the quota, or the share, of its own project"),
     Rule(excluded.NAME, excluded.shield, "has a label that the policy excludes"),
-    Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet"),
-    Rule(eviction_cap.NAME, eviction_cap.shield, "was evicted as often as the policy allows"),
-    Rule(cooldown.NAME, cooldown.shield, "has only just come back from an eviction"),
+    Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet", ends=min_runtime.ends),
+    Rule(eviction_cap.NAME, eviction_cap.shield, "was evicted as often as the policy allows", ends=eviction_cap.ends),
+    Rule(cooldown.NAME, cooldown.shield, "has only just come back from an eviction", ends=cooldown.ends),
     Rule(budget.NAME, budget.shield, "is of a group that can lose nobody more at present"),
 )
 
@@ -74,6 +74,23 @@ class Shields:
             if found:
                 return name or str(found)
         return None
+
+
+def next_to_open(pool: Pool, verbs: Iterable[Verb], asker: Job) -> int | None:
+    """The first moment, µs, at which a shield of time ends that keeps a job from this asker now; `None`: there is none."""
+    first: int | None = None
+    for verb in verbs:
+        timed = {rule.name: found for rule in RULES if rule.ends is not None and (found := rule.ends(pool, verb, asker))}
+        shields = Shields(pool, verb, asker) if timed else None
+        for job in pool.active_jobs() if shields is not None else ():
+            moments = [moment for ends in timed.values() if (moment := ends(job)) is not None and moment > pool.now]
+            if not moments or (first is not None and min(moments) >= first) or job.phase not in ("starting", "running"):
+                continue
+            rule = shields.excluded_by(whole(job)) if shields is not None else None
+            moment = timed[rule](job) if rule in timed else None
+            if moment is not None and moment > pool.now and (first is None or moment < first):
+                first = moment
+    return first
 
 
 class Groups:
@@ -115,4 +132,4 @@ class Together:
         return spent if spent is not None or self._quotas is None else self._quotas.forbid(leaving)
 
 
-__all__ = ["RULES", "Rule", "Shields", "Together", "excluded_by"]
+__all__ = ["RULES", "Rule", "Shields", "Together", "excluded_by", "next_to_open"]

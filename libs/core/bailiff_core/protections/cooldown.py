@@ -4,7 +4,7 @@ from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit
 
-from .rule import Shield
+from .rule import Ends, Shield
 
 NAME = "cooldown"
 
@@ -24,3 +24,9 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
         return job.last_start is None or pool.now < job.last_start + cooldown
 
     return cooling
+
+
+def ends(pool: Pool, verb: Verb, asker: Job) -> Ends | None:  # noqa: ARG001
+    """When the job has been left alone for long enough."""
+    cooldown = pool.rules.protections.cooldown.job
+    return (lambda job: None if job.last_start is None else job.last_start + cooldown) if cooldown else None

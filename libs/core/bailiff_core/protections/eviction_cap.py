@@ -8,7 +8,7 @@ from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit
 
-from .rule import Shield
+from .rule import Ends, Shield
 
 NAME = "eviction-cap"
 
@@ -27,3 +27,11 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
         return evicted_at[-cap.evictions] > begin
 
     return capped
+
+
+def ends(pool: Pool, verb: Verb, asker: Job) -> Ends | None:  # noqa: ARG001
+    """When the window has moved on."""
+    cap = pool.rules.protections.eviction_cap
+    if cap is None or not cap.evictions:
+        return None
+    return lambda job: job.evicted_at[-cap.evictions] + cap.window if len(job.evicted_at) >= cap.evictions else None

@@ -13,13 +13,35 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit
 from bailiff_core.queue.tree import tree_of
 
-from .rule import Shield
+from .rule import Ends, Shield
 
 NAME = "min-runtime"
 
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     """Gangs that have not run that long since their last start."""
+    least = _least(pool, verb, asker)
+    if least is None:
+        return None
+
+    def fresh(unit: Unit) -> bool:
+        job = unit.job
+        if not unit.core or job.phase == "reserved":
+            return False
+        time = least(job)
+        return time > 0 and (job.last_start is None or pool.now < job.last_start + time)
+
+    return fresh
+
+
+def ends(pool: Pool, verb: Verb, asker: Job) -> Ends | None:
+    """When the job has run that long."""
+    least = _least(pool, verb, asker)
+    return None if least is None else lambda job: None if job.last_start is None else job.last_start + least(job)
+
+
+def _least(pool: Pool, verb: Verb, asker: Job) -> Callable[[Job], int] | None:
+    """How long each job is left alone; `None`: the rule is off."""
     if verb not in ("preempt", "reclaim"):
         return None
     stated = _stated(pool, verb)
@@ -29,17 +51,14 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     path = _path_for(pool, verb, asker)
     kept: dict[str, int] = {}
 
-    def fresh(unit: Unit) -> bool:
-        job = unit.job
-        if not unit.core or job.phase == "reserved":
-            return False
-        least = kept.get(job.project)
-        if least is None:
+    def least(job: Job) -> int:
+        time = kept.get(job.project)
+        if time is None:
             above = [stated[name] for name in path(job.project) if name in stated]
-            least = kept[job.project] = [*above, default or 0][0]
-        return least > 0 and (job.last_start is None or pool.now < job.last_start + least)
+            time = kept[job.project] = [*above, default or 0][0]
+        return time
 
-    return fresh
+    return least
 
 
 def _path_for(pool: Pool, verb: Verb, asker: Job) -> Callable[[str], Sequence[str]]:

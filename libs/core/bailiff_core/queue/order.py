@@ -7,7 +7,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
+from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amount, Amounts
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit, victim_units
 
@@ -101,6 +101,8 @@ class Pass:
 
     def next(self) -> Unit | None:
         """The next unit to try, `None` when there is no job left. Its job is out until it is put back."""
+        if not self._tree.children:
+            return self._next_of_all()
         self._look_again([*self._changed(), *self._unsure])
         top = self._candidates.get(ROOT)
         if top is None or top.best is None:
@@ -111,6 +113,15 @@ class Pass:
         del self._jobs[unit.job.id]
         self._unsure = [leaf]
         return unit
+
+    def _next_of_all(self) -> Unit | None:
+        """The same without projects, where the order of jobs is all there is."""
+        waiting = self._at(ROOT).heap
+        while waiting:
+            unit = next_unit(self._jobs.pop(heappop(waiting)[2]))
+            if unit is not None:
+                return unit
+        return None
 
     def put_back(self, job: Job) -> None:
         """The job got what it asked for and goes on asking, at its new place in the order; or it is one more to try."""
@@ -189,9 +200,13 @@ class Pass:
 
     def _dominant(self, used: Amounts, bound: Amounts) -> Ratio:
         """The largest part that the project uses of its allocatable share; unbounded: of the pool. A share of 0 counts most."""
-        found = 0, Fraction(0)
+        beyond = 0
+        part: Amount = 0
+        of: Amount = 1
         for amount, most, total in zip(used, bound, self._usage.total, strict=True):
             if amount > 0:
                 whole = total if most == UNLIMITED else most
-                found = max(found, (0, Fraction(amount, whole)) if whole else (1, Fraction(amount, total or 1)))
-        return found
+                none, whole = (0, whole) if whole else (1, total or 1)
+                if none > beyond or (none == beyond and amount * of > part * whole):
+                    beyond, part, of = none, amount, whole
+        return beyond, Fraction(part, of)

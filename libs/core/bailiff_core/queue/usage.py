@@ -140,6 +140,18 @@ class Usage:
         """The opposite of `evict`."""
         self._try(unit.job, self.held_by(unit))
 
+    def kept_for(self, job: Job) -> Amounts:
+        """What the places amount to that are kept for the job, or for members of it, once they have left."""
+        return of_places(self._pool, job, job.promise, self.smallest)
+
+    def drop_promise(self, job: Job) -> None:
+        """No place is kept for it any more."""
+        self._try(job, NOTHING.minus(self.kept_for(job)))
+
+    def keep_promise(self, job: Job) -> None:
+        """The opposite of `drop_promise`."""
+        self._try(job, self.kept_for(job))
+
     def place(self, unit: Unit, place: GangPlace) -> None:
         """Its project uses what the unit takes at this place."""
         if by_bytes(unit.job):

@@ -7,10 +7,11 @@ from .wire import Wire, record_hash
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
 DOMAIN_CREATED = "bailiff.audit.DomainCreated.v1"
+_STARTS_WRITER, _CREATES_DOMAIN = WRITER_STARTED.encode(), DOMAIN_CREATED.encode()
 LONGEST_EPOCH = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # never changed, but made for every record: see `Wire`
 class ChainHead:
     """Where a log stands: the seq that comes next, the hash of the last record, its epoch and time."""
 
@@ -41,12 +42,12 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
         return Break(f"seq is {_text(at, 'ce_seq') or '?'}, expected {head.next_seq}")
     if at.get("ce_prev") != head.hash.encode():
         return Break(f"prev is {(_text(at, 'ce_prev') or '?')[:12]}…, expected {head.hash[:12]}…")
-    kind = _text(at, "ce_type")
-    if (head.next_seq == 0) != (kind == DOMAIN_CREATED):
-        return Break(f"{kind or 'a record without a type'} at seq {head.next_seq}")
+    kind = at.get("ce_type", b"")
+    if (head.next_seq == 0) != (kind == _CREATES_DOMAIN):
+        return Break(f"{_text(at, 'ce_type') or 'a record without a type'} at seq {head.next_seq}")
     epoch_text = at.get("ce_epoch", b"")
     epoch = int(epoch_text) if epoch_text.isdigit() and len(epoch_text) <= LONGEST_EPOCH else -1
-    if kind == WRITER_STARTED:
+    if kind == _STARTS_WRITER:
         if epoch <= head.epoch:
             return Break(f"a writer started with epoch {epoch}, but {head.epoch} is taken")
     elif epoch != head.epoch:

@@ -7,13 +7,14 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.gates import over_limit, over_quota
 from bailiff_core.queue.order import Pass, queue_key
+from bailiff_core.queue.within_bounds import broken_bound, place_within_bounds
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
 from bailiff_core.records.payload import Decision
 from bailiff_core.scene import scene_of
@@ -78,18 +79,22 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     if too_soon is not None:
         return too_soon
     pool.untried.pop(unit.job.id, None)
+    shape = shape_of(unit)
+    if shape in pool.unplaceable and (unit.job.told_waiting or not unit.core):
+        return pool.unplaceable[shape]  # nobody is told why
     forbidden = over_limit(scene, unit) or over_quota(scene, unit)
     if forbidden is not None:
         return forbidden
-    shape = shape_of(unit)
     if shape in pool.unplaceable:
         return pool.unplaceable[shape]
     waits = backfill is not None and not backfill.over_before(unit)
     if backfill is not None and waits and shape in backfill.kept_out:
         return _pass_over(pool, unit, backfill)
     mark = scene.mark()
-    place = place_unit(scene.rooms, unit, _budget(pool))
+    place = place_within_bounds(scene, unit, _budget(pool))
     scene.rollback(mark)
+    if isinstance(place, str):
+        return place
     if not isinstance(place, GangPlace):
         pool.unplaceable[shape] = place.why
         return place.why
@@ -99,8 +104,8 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         if not isinstance(place, GangPlace):
             backfill.kept_out[shape] = None
             return _pass_over(pool, unit, backfill)
-    # What MiB of a device come to is known only now: of which device.
-    return over_limit(scene, unit, place) or over_quota(scene, unit, place) or place
+        return broken_bound(scene, unit, place) or place
+    return place
 
 
 def _pass_over(pool: Pool, unit: Unit, backfill: Backfill) -> str:
@@ -118,8 +123,11 @@ def shape_of(unit: Unit) -> str:
 
     Members that stand already bind the others (topology), so the units of such a job are like no other's.
     """
-    own = f"@{unit.job.id}" if unit.job.tasks else ""
-    return f"{unit.job.shape}{own}:{ranges(unit.indices)}"
+    job = unit.job
+    if not job.tasks and len(unit.indices) == job.size:
+        return job.shape
+    own = f"@{job.id}" if job.tasks else ""
+    return f"{job.shape}{own}:{ranges(unit.indices)}"
 
 
 def why_it_waits(pool: Pool, job: Job) -> str:

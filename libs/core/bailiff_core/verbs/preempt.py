@@ -10,6 +10,7 @@ from bailiff_core.model.pool import Job, OpenRequest, Pool
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.shares import from_shares
+from bailiff_core.protections import next_to_open
 from bailiff_core.protections.delay import may_displace_at
 from bailiff_core.queue.gates import Shares
 from bailiff_core.queue.order import Pass, shares_now
@@ -64,7 +65,7 @@ def request_preemptions(pool: Pool, most: int = LARGEST_SELECTION) -> Iterator[D
 
 def _askers(pool: Pool, losers: "Losers", most: int) -> list[tuple[Unit, tuple[Verb, ...]]]:
     """The first of those who may ask, in the order in which a pass would try them, each with the verbs that may help."""
-    ready = [job for job in map(pool.jobs.__getitem__, pool.queue) if _may_ask(pool, job) and losers.for_anyone(job)]
+    ready = [job for job in map(pool.jobs.__getitem__, pool.queue) if losers.for_anyone(job) and _may_ask(pool, job)]
     if not ready:
         return []
     scene = scene_of(pool)
@@ -96,20 +97,27 @@ class Losers:
         self.anybody = bool(self.lowest)
         self.idle = Idle.of(scene_of(pool).rooms) if self.anybody and pool.rules.preemption.most_moved else None
         self._least = min(self.lowest.values(), default=0)
+        self._for_alike: dict[tuple[int, str, bool], bool] = {}
 
     def to(self, job: Job, verb: Verb) -> bool:
         """Whether somebody might leave for this job under the verb."""
         if verb == "consolidate":
-            return self.anybody
+            return self.idle is not None
         if verb == "reclaim":
-            return any(project != job.project for project in self.lowest)
+            return bool(self.pool.rules.projects) and any(project != job.project for project in self.lowest)
+        if not job.may_preempt:
+            return False
         if self.pool.rules.scope == "pool":
             return self.anybody and self._least < job.priority
         return self.lowest.get(job.project, job.priority) < job.priority
 
     def for_anyone(self, job: Job) -> bool:
         """Whether any verb of the policy might help this job."""
-        return any(verb in self.pool.rules.preemption.verbs and self.to(job, verb) for verb in DISPLACING)
+        alike = (job.priority, job.project, job.may_preempt)
+        if alike not in self._for_alike:
+            verbs = self.pool.rules.preemption.verbs
+            self._for_alike[alike] = any(verb in verbs and self.to(job, verb) for verb in DISPLACING)
+        return self._for_alike[alike]
 
 
 def verbs_for(scene: Scene, shares: Shares, unit: Unit, losers: Losers) -> tuple[Verb, ...]:
@@ -142,6 +150,9 @@ def _answer(pool: Pool, shares: Shares, job: Job, request: OpenRequest, answer: 
     if answer is None:
         return PreemptionRefused(request=request.seq, verb=verb, asker=asker, reason="stale", retry_at=retry_at)
     if answer.refused is not None:
+        opens = next_to_open(pool, pool.rules.preemption.verbs, job)
+        if opens is not None:  # whoever is left alone for a time may be enough when that is over
+            retry_at = min(retry_at, max(opens, pool.now + pool.rules.preemption.selection_backoff))
         return PreemptionRefused(
             request=request.seq,
             verb=verb,

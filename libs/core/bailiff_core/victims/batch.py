@@ -56,6 +56,7 @@ def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[
 def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
     """The answer is agreed to: later ones are found on its result."""
     scene = batch.scene
+    batch.decided = True
     nodes: dict[int, None] = {}
     for choice in answer.victims:
         job = scene.pool.jobs[choice.job]
@@ -65,8 +66,9 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
             nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
             scene.evict(leaving)
         if choice.moved:
-            staying = Unit(job, tuple(sorted(index for each in units for index in each.indices)), core=True)
-            moved = GangPlace(tuple(from_shares(job, choice.moved, staying.indices)), later=True)
+            places = from_shares(job, choice.moved, choice.movers)
+            staying = Unit(job, tuple(place.index for place in places), core=not choice.tasks)
+            moved = GangPlace(tuple(places), later=True)
             nodes.update((task.node, None) for task in moved.tasks)
             scene.place(staying, moved)
         batch.earlier += units

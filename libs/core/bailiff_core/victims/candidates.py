@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool, Task
-from bailiff_core.model.units import Unit, allocated_tasks, holds, victim_units, whole
+from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
 from bailiff_core.placement.holdings import Group
 from bailiff_core.protections import Shields, already_leaving
 from bailiff_core.scene import Scene
@@ -168,7 +168,7 @@ class Board:
         for job in jobs:
             if job is asker:
                 continue
-            steps = self._steps_of(job, in_one=verb == "consolidate")
+            steps = self._steps_of(job)
             gone = self._gone.get(job.id, 0)
             if gone:
                 found.shield(already_leaving.NAME, [unit for unit, _, _ in steps[:gone]])
@@ -190,11 +190,8 @@ class Board:
                 found.chains[job.id] = chain
         return found
 
-    def _steps_of(self, job: Job, *, in_one: bool = False) -> list[tuple[Unit, Price, bool]]:
-        """Units of the job, what each adds to the cost, and whether nothing is left after it. in_one: it goes whole."""
-        if in_one:
-            unit = whole(job)
-            return [(unit, price(self.pool, job, [task for task in job.tasks if holds(task)], whole=True), True)]
+    def _steps_of(self, job: Job) -> list[tuple[Unit, Price, bool]]:
+        """Units of the job, what each adds to the cost, and whether nothing is left after it."""
         if job.id not in self._units:
             steps = []
             gone: list[Task] = []

@@ -7,13 +7,13 @@ from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.places import NodeShare, numbers, ranges
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.room import contains
-from bailiff_core.model.units import Unit, next_unit, whole
+from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.domains import key_of
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.parts import Part, parts_of
 from bailiff_core.placement.rooms import Rooms
-from bailiff_core.placement.shares import from_shares
+from bailiff_core.placement.shares import from_shares, to_shares
 from bailiff_core.protections import Shields
 from bailiff_core.queue.gates import Shares, over_limit
 from bailiff_core.scene import Scene
@@ -42,16 +42,20 @@ class Stale:
 
 @dataclass(slots=True)
 class _Victim:
-    """One victim as it is now: what leaves of it, unit by unit."""
+    """One victim as it is now: what leaves of it, unit by unit, and which of its members have a new place."""
 
     pool: Pool
     job: Job
     units: list[Unit]
-    moved: tuple[NodeShare, ...]
+    moved: dict[int, TaskPlace]
 
     def whole(self) -> Unit:
         """All that leaves, as one."""
         return Unit(self.job, tuple(sorted(index for unit in self.units for index in unit.indices)), self.units[-1].core)
+
+    def goes(self) -> list[Unit]:
+        """What goes to a new place or does not, the last to leave first: the job as one, of surplus each unit by itself."""
+        return [self.whole()] if self.units[-1].core else self.units[::-1]
 
     def price(self) -> Price:
         """What it costs as of now."""
@@ -75,7 +79,7 @@ class _Victim:
             class_name=job.class_name,
             project=job.project,
             tasks="" if self.units[-1].core else ranges(indices),
-            moved=self.moved,
+            moved=to_shares(GangPlace(tuple(self.moved.values()), later=True)),
         )
 
 
@@ -129,13 +133,13 @@ def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted
     else:
         victims = _filled_back(rooms, victims, dropped, terms)
         for victim in victims:
-            if victim.moved and (terms.limited or _move(rooms, victim) is not None):
-                victim.moved = ()
+            _move(rooms, victim, at_all=not terms.limited)
     if answer.verb == "consolidate" and 0 <= scene.pool.rules.preemption.most_moved < len(victims):
         return Stale("the policy does not let so many jobs be moved")
     leaving = [one for victim in victims for one in victim.units]
-    moved = [victim.job for victim in victims if victim.moved]
-    problem = terms.above_limit(leaving, place) or terms.forbids(leaving, moved) or terms.objects(leaving, moved)
+    moved = {victim.job.id: victim.moved for victim in victims}
+    taken = [one for one in leaving if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
+    problem = terms.above_limit(leaving, place) or terms.forbids(leaving, taken) or terms.objects(taken)
     if problem is not None:
         return Stale(problem)
     return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
@@ -163,17 +167,19 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
             rule = shields.excluded_by(unit)
             if rule is not None:
                 return Stale(f"victim {job.id!r} is shielded by the rule {rule!r} now")
-        found[job.id] = _Victim(pool, job, units, choice.moved)
+        moved = from_shares(job, choice.moved, choice.movers)
+        leaves = dict.fromkeys(index for unit in units for index in unit.indices)
+        found[job.id] = _Victim(pool, job, units, {place.index: place for place in moved if place.index in leaves})
     return list(found.values())
 
 
 def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], terms: Terms) -> list[_Victim]:
     """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`.
 
-    A job that was to move stays whole or moves whole: to lose a part of it is another thing, which may not be allowed.
+    A job that was to move whole stays whole or moves whole: to lose a part of it is another thing, which may not be allowed.
     """
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
-        if victim.moved and not rooms.has_place_for(victim.whole()):
+        if victim.moved and victim.units[-1].core and not rooms.has_place_for(victim.whole()):
             continue
         while victim.units and rooms.has_place_for(victim.units[-1]):
             unit = victim.units.pop()
@@ -181,34 +187,49 @@ def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], t
                 victim.units.append(unit)
                 break
             rooms.put_back(unit)
-            victim.moved = ()
+            for index in unit.indices:
+                victim.moved.pop(index, None)
         if not victim.units:
             dropped.append(victim.job.id)
     return [victim for victim in victims if victim.units]
 
 
-def _move(rooms: Rooms, victim: _Victim) -> str | None:
-    """Take the victim's new place, or say why it cannot be had."""
-    unit = victim.whole()
-    there = GangPlace(tuple(from_shares(victim.job, victim.moved, unit.indices)), later=True)
-    problem = _obstacle(rooms, unit, there)
-    if problem is None:
-        rooms.place(unit, there)
+def _move(rooms: Rooms, victim: _Victim, *, at_all: bool = True) -> str | None:
+    """Take the victim's new places; those that cannot be had are forgotten. What stands in the way of the last such one."""
+    problem: str | None = None
+    for unit in victim.goes():
+        if not any(index in victim.moved for index in unit.indices):
+            continue
+        if not at_all or not all(index in victim.moved for index in unit.indices):
+            obstacle: str | None = "not all of it has one"
+        else:
+            there = GangPlace(tuple(victim.moved[index] for index in unit.indices), later=True)
+            obstacle = _obstacle(rooms, unit, there)
+            if obstacle is None:
+                rooms.place(unit, there)
+                continue
+        problem = obstacle
+        for index in unit.indices:
+            victim.moved.pop(index, None)
     return problem
 
 
 def _moved_together(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str]) -> str | None:
     """Everybody takes the new place of the plan; who could stay at its own after all does. Or why that is not to be had."""
     for victim in victims:
-        victim.units = [whole(victim.job)]
-        problem = _move(rooms, victim) if victim.moved else "the plan has none"
-        if problem is not None:
-            return f"there is no new place for {victim.job.id!r}: {problem}"
+        problem = _move(rooms, victim)
+        if len(victim.moved) < len(victim.whole().indices):
+            return f"there is no new place for {victim.job.id!r}: {problem or 'the plan has none'}"
     for victim in sorted(victims, key=lambda victim: victim.value(), reverse=True):
-        unit = victim.units[-1]
-        if rooms.has_place_for(unit):
+        while victim.units:
+            unit = victim.goes()[0]
+            if not rooms.has_place_for(unit):
+                break
             rooms.put_back(unit)  # its new place stays taken: nobody else is to count on it
-            victim.units.pop()
+            del victim.units[0 if unit.core else -1 :]
+            for index in unit.indices:
+                del victim.moved[index]
+        if not victim.units:
             dropped.append(victim.job.id)
     return None
 

@@ -1,29 +1,29 @@
-"""Consolidate: jobs move so that a unit fits, and every moved job has its new place in the same plan.
+"""Consolidate: jobs move, or surplus tasks of theirs, so that a unit fits, and all that moves has its place in the same plan.
 
-Whether a set of jobs and the asker fit together once the jobs have left their places is one packing question: the more
-jobs may move, the more fits. So sets are tried by rising cost, and the first that fits is the best.
+Whether a set of movers and the asker fit together once the movers have left their places is one packing question: the
+more may move, the more fits. So sets are tried by rising cost, and the first that fits is the best.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, TaskPlace, place_unit
+from bailiff_core.placement.crowd import place_crowd
+from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 from bailiff_core.scene import Scene
 
-from .candidates import Field, Step
-from .moves import new_place
+from .candidates import Chain, Field, Step
+from .moves import leaving_of, new_place
 from .search import Found
 from .slots import Kept, sharpened, slots_of
 from .terms import Terms
 
 JOINT_STEPS = 300
+CROWD_STEPS = 5_000
 LIKELY = 200
 TELLS_APART = 2_000
 
@@ -31,14 +31,14 @@ TELLS_APART = 2_000
 def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budget: Budget, kept: Kept) -> Found:
     """The cheapest set of jobs to move, with all new places."""
     most = scene.pool.rules.preemption.most_moved
-    steps = [chain[0] for chain in candidates.chains.values()]
-    most = len(steps) if most < 0 else min(most, len(steps))
+    chains = list(candidates.chains.values())
+    most = len(chains) if most < 0 else min(most, len(chains))
     lacking = Idle.of(scene.rooms).lacks(unit)
     if lacking is not None:
         return Found(proven=True, why=lacking)
     nobody = Found(
         proven=True,
-        why=f"moving {most} job{'' if most == 1 else 's'} makes no room for it" if steps else "there is nobody to move",
+        why=f"moving {most} job{'' if most == 1 else 's'} makes no room for it" if chains else "there is nobody to move",
     )
     likely, sure = _likely(scene, unit, candidates, most, budget, kept)
     if likely is None:
@@ -52,10 +52,11 @@ def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budge
             break
     if best is not None and best.proven:
         return best
+    steps = candidates.steps()
     weights = sharpened(steps) if len(steps) <= TELLS_APART else {step: step.weight for step in steps}
-    steps.sort(key=lambda step: (weights[step], step.young))
+    chains.sort(key=lambda chain: (weights[chain[0]], chain[0].young))
     limit = None if best is None or best.steps is None else sum(weights[step] for step in best.steps)
-    for weight, chosen in _by_cost(steps, weights, most):
+    for weight, chosen in _by_cost(chains, weights, most):
         if limit is not None and weight >= limit:
             break
         if not budget.spend():
@@ -100,7 +101,7 @@ def _likely(
         options = [option for each in slots.parts for option in slots.options(each, budget) or () if option.gain >= short]
         options.sort(key=lambda option: option.key)
         tries += [list(option.steps) for option in options[:LIKELY]]
-    found = [chosen for chosen in ([cheapest] if cheapest else []) + tries if len(chosen) <= most]
+    found = [chosen for chosen in ([cheapest] if cheapest else []) + tries if len({step.job.id for step in chosen}) <= most]
     return found, sure and bool(cheapest) and bool(found) and found[0] is cheapest
 
 
@@ -137,20 +138,23 @@ class Idle:
         return None
 
 
-def _by_cost(steps: Sequence[Step], weights: Mapping[Step, int], most: int) -> Iterator[tuple[int, list[Step]]]:
-    """Sets of at most `most` steps and their weights, the cheapest first. `steps` are in order of weight."""
-    if not steps or most < 1:
+def _by_cost(chains: Sequence[Chain], weights: Mapping[Step, int], most: int) -> Iterator[tuple[int, list[Step]]]:
+    """Sets of steps of at most `most` jobs and their weights, the cheapest first. `chains` are in order of their first step's."""
+    if not chains or most < 1:
         return
-    heap: list[tuple[int, tuple[int, ...]]] = [(weights[steps[0]], (0,))]
+    heap: list[tuple[int, tuple[tuple[int, int], ...]]] = [(weights[chains[0][0]], ((0, 1),))]
     while heap:
         weight, chosen = heappop(heap)
-        yield weight, [steps[at] for at in chosen]
-        last = chosen[-1]
-        if last + 1 < len(steps):
-            after = weights[steps[last + 1]]
-            heappush(heap, (weight - weights[steps[last]] + after, (*chosen[:-1], last + 1)))
+        yield weight, [step for at, count in chosen for step in chains[at][:count]]
+        last, count = chosen[-1]
+        if count < len(chains[last]):
+            heappush(heap, (weight + weights[chains[last][count]], (*chosen[:-1], (last, count + 1))))
+        if last + 1 < len(chains):
+            after = weights[chains[last + 1][0]]
+            if count == 1:
+                heappush(heap, (weight - weights[chains[last][0]] + after, (*chosen[:-1], (last + 1, 1))))
             if len(chosen) < most:
-                heappush(heap, (weight + after, (*chosen, last + 1)))
+                heappush(heap, (weight + after, (*chosen, (last + 1, 1))))
 
 
 class _Together:
@@ -192,50 +196,33 @@ class _Together:
                 return None
         evicted = self.rooms.mark()
         place = place_unit(self.rooms, self.unit, Budget(JOINT_STEPS), promised=True)
-        if not isinstance(place, GangPlace):
-            self.certain = self.certain and place.kind == "impossible"
+        if isinstance(place, NoFit) and place.kind == "impossible":
             return None
-        moved = self._each(chosen)
-        if moved is not None:
+        moved = self._each(chosen) if isinstance(place, GangPlace) else None
+        if isinstance(place, GangPlace) and moved is not None:
             return place, moved
         self.rooms.rollback(evicted)
         return self._as_one(chosen)
 
     def _each(self, chosen: Sequence[Step]) -> dict[str, GangPlace] | None:
+        value: dict[str, int] = {}
+        for step in chosen:
+            value[step.job.id] = value.get(step.job.id, 0) + step.weight
         moved: dict[str, GangPlace] = {}
-        for step in sorted(chosen, key=lambda step: (-step.weight, step.young)):
-            place = new_place(self.rooms, step.unit, Budget(JOINT_STEPS))
+        for unit in sorted(leaving_of(chosen), key=lambda unit: (-value[unit.job.id], -unit.job.seq, unit.job.id)):
+            place = new_place(self.rooms, unit, Budget(JOINT_STEPS))
             if place is None:
                 return None
-            moved[step.job.id] = place
+            moved[unit.job.id] = place
         return moved
 
     def _as_one(self, chosen: Sequence[Step]) -> tuple[GangPlace, dict[str, GangPlace]] | None:
-        """All of them placed as if they were one gang: exact, where nobody has a rule about standing together."""
-        units = [self.unit, *(step.unit for step in chosen)]
-        if any(_has_rules(entry.job.demand) for entry in units):
-            self.certain = False
-            return None
-        alone: dict[str, object] = {"count": 1, "sub_group": None}
-        groups = tuple(entry.job.group(index).model_copy(update=alone) for entry in units for index in entry.indices)
-        demand = JobDemand.model_construct(job="together", tasks=groups)
-        crowd = Job("together", 0, 0, demand, self.unit.job.class_name, 0, True, True, "")
-        part = self.budget.part(JOINT_STEPS)
-        found = place_unit(self.rooms, Unit(crowd, tuple(range(len(groups))), core=True), part, promised=True)
+        """All of them placed together, as one crowd: exact."""
+        units = leaving_of(chosen)
+        part = self.budget.part(min(CROWD_STEPS, self.budget.left // 4))
+        found = place_crowd(self.rooms, [self.unit, *units], part)
         self.budget.join(part)
-        if not isinstance(found, GangPlace):
-            self.certain = self.certain and found.kind == "impossible"
+        if isinstance(found, str):
+            self.certain = self.certain and found == "impossible"
             return None
-        at = {task.index: task for task in found.tasks}
-        places: list[GangPlace] = []
-        start = 0
-        for entry in units:
-            mine = [at[start + offset] for offset in range(len(entry.indices))]
-            tasks = [TaskPlace(index, task.node, task.devices) for index, task in zip(entry.indices, mine, strict=True)]
-            places.append(GangPlace(tuple(sorted(tasks, key=lambda task: task.index)), later=True))
-            start += len(entry.indices)
-        return places[0], {step.job.id: place for step, place in zip(chosen, places[1:], strict=True)}
-
-
-def _has_rules(demand: JobDemand) -> bool:
-    return demand.topology is not None or any(group.topology is not None for group in demand.sub_groups)
+        return found[0], {unit.job.id: place for unit, place in zip(units, found[1:], strict=True)}

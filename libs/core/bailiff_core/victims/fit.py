@@ -18,16 +18,16 @@ NODES_PER_STEP = 8
 class SlotFit:
     """Equal tasks without a rule about where they stand together: they fit when the nodes' slots add up.
 
-    Only the nodes of what changed are counted again.
+    Only the nodes of what changed are counted again. suited: just these nodes are counted.
     """
 
     exact = True
 
-    def __init__(self, rooms: Rooms, need: Need, wanted: int) -> None:
+    def __init__(self, rooms: Rooms, need: Need, wanted: int, suited: dict[NodeRoom, int] | None = None) -> None:
         self.rooms = rooms
         self.need = need
         self.wanted = wanted
-        self.suited = dict(rooms.suited(need))
+        self.suited = dict(rooms.suited(need)) if suited is None else suited
         self.slots = {node: self.count(node) for node in self.suited}
         self.total = sum(self.slots.values())
 

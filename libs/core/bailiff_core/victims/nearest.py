@@ -3,6 +3,8 @@
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
+from bailiff_core.placement.need import Need
+from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.protections import RULES, already_leaving
 from bailiff_core.queue.gates import over_limit
 from bailiff_core.scene import Scene
@@ -19,8 +21,13 @@ NAMED = 5
 MOST_LOOKED_AT = 20_000
 
 
-def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> str:
-    """A sentence. The scene is left changed."""
+def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool = False) -> str:
+    """A sentence. The scene is left changed. after_others: the scene has what was just decided for other askers."""
+    told = _told(scene, unit, field, terms, after_others=after_others)
+    return f"after what was just decided for others, {told}" if after_others else told
+
+
+def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool) -> str:
     for step in field.steps():
         scene.evict(step.unit)
     mark = scene.mark()
@@ -42,7 +49,29 @@ def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> 
     fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS), evicted=shielded)
     if not fit.fits():
         still = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
-        return f"even if every job left: {still.why if isinstance(still, NoFit) else found.why}"
+        everybody_else = "every job that stays" if after_others else "every job"
+        return f"even if {everybody_else} left: {still.why if isinstance(still, NoFit) else found.why}"
+    return f"{found.why}; with all permitted victims gone it would still need {_still_needed(field, fit, shielded)}"
+
+
+def what_few_would_take(scene: Scene, field: Field, need: Need, wanted: int, nodes: dict[NodeRoom, int], places: int) -> str:
+    """The same where all permitted victims of the pool leave room for no more than so many `places` of the `wanted`.
+
+    field: of those on the `nodes` that lack least. The scene is left changed.
+    """
+    tasks = f"{wanted} tasks of {need} each" if wanted > 1 else f"1 task of {need}"
+    told = (
+        f"needs room for {tasks}, with all permitted victims gone there is {f'room for {places} at most' if places else 'none'}"
+    )
+    shielded = _shielded(field)
+    for step in (*field.steps(), *shielded):
+        scene.rooms.evict(step.unit)
+    fit = SlotFit(scene.rooms, need, wanted, nodes)
+    return f"{told}; it would still need {_still_needed(field, fit, shielded)}" if fit.fits() else told
+
+
+def _still_needed(field: Field, fit: Fit, shielded: list[Step]) -> str:
+    """Whose room, of those whom rules keep from leaving; all of them are evicted."""
     rule_of = {id(unit): rule for rule, units in field.excluded.items() for unit in units}
     needed = put_back_all(fit, [step for step in shielded if fit.uses(step)])
     says = {rule.name: rule.says for rule in RULES}
@@ -55,7 +84,7 @@ def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> 
     if len(rules) > NAMED:
         named.append(f"{len(rules) - NAMED} more such jobs")
     what = f"the room (with {gpus_text(gpus)})" if gpus >= 1000 else "the room"
-    return f"{found.why}; with all permitted victims gone it would still need {what} of {'; '.join(named)}"
+    return f"{what} of {'; '.join(named)}"
 
 
 def _shielded(field: Field) -> list[Step]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
@@ -12,7 +11,7 @@ from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
-from .moves import find_new_places, leaving_of
+from .moves import find_new_places, leaving_of, taken_for_good
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
 from .tree import Test, in_order, put_back_all, search_tree
@@ -180,8 +179,7 @@ class Search:
             return sum(weights[step] for step in steps)
 
         def may(steps: list[Step]) -> bool:
-            anywhere = [step.job for step in steps] if with_moves else []
-            return self.terms.forbids(self._units(reversed(steps)), anywhere) is None
+            return self.terms.forbids(self._units(reversed(steps)), [] if with_moves else None) is None
 
         def accept(steps: list[Step]) -> bool:
             return self._acceptable(steps, with_moves=with_moves)
@@ -263,21 +261,21 @@ class Search:
         return found
 
     def _acceptable(self, steps: Sequence[Step], *, with_moves: bool) -> bool:
-        units = self._units(steps)
-        moved: list[Job] = []
+        units = taken = self._units(steps)
         if with_moves:
             mark = self.rooms.mark()
+            moved: dict[str, GangPlace] = {}
             if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
-                names = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
-                moved = [step.job for step in steps if step.job.id in names]
+                moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
             self.rooms.rollback(mark)
-            there = dict.fromkeys(job.id for job in moved)
+            taken = taken_for_good(units, moved)
+            whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
+            there = dict.fromkeys(unit.job.id for unit in whole)
             earlier = dict.fromkeys(step.before for step in steps)
             last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-            moving = [unit for unit in leaving_of(steps) if unit.job.id in there]
-            if any(self._stands_beside(unit) for unit in (*moving, *last)):
+            if any(self._stands_beside(unit) for unit in (*whole, *last)):
                 return False  # nobody leaves so that somebody else may move
-        return self.terms.forbids(units, moved) is None and self.terms.objects(units, moved) is None
+        return self.terms.forbids(units, taken) is None and self.terms.objects(taken) is None
 
     def _stands_beside(self, unit: Unit) -> bool:
         """Whether the asker fits although this is put back."""

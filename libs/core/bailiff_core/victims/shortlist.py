@@ -22,6 +22,7 @@ from bailiff_core.scene import Scene
 
 from .candidates import Board, Field, Step
 from .fit import slot_need
+from .nearest import what_few_would_take
 from .objective import Price, Scale
 from .slots import Option, Slots
 from .terms import Terms
@@ -70,10 +71,30 @@ class Shortlist:
             self._largest = np.maximum(self._largest, level.largest[self.rows])
         self._nothing = sum((level.for_nothing[self.rows] for level in self._levels), np.zeros(len(self.rows), np.int64))
         self._widest = max(int((self.free + self._nothing).max(initial=0)), holdings.widest)
+        self._devices = tally.devices
+        going = sum((level.gpus[self.rows] for level in self._levels), self.free + self._nothing)
+        self._attainable = np.minimum(going, self._devices)
 
     def most_gains(self, short: int) -> int:
         """The most slots that one node may gain, as far as that matters."""
         return min(short, self._widest // self.need.gpus)
+
+    def most_slots(self) -> int:
+        """More than so many slots there are not, whoever of these priorities leaves."""
+        return int((self._attainable // self.need.gpus).sum())
+
+    def nearest(self, wanted: int) -> Suited:
+        """Nodes with so many slots in all that lack the fewest GPUs for them when all of these priorities have left."""
+        gpus = self.need.gpus
+        costs, places = [], []
+        for slot in range(1, int(self._devices.max(initial=0)) // gpus + 1):
+            able = np.flatnonzero(self._devices >= slot * gpus)
+            costs.append(np.clip(slot * gpus - self._attainable[able], 0, gpus))
+            places.append(able)
+        if not places:
+            return {}
+        order = np.argsort(np.concatenate(costs), kind="stable")[:wanted]
+        return dict(self.suited[at] for at in sorted(dict.fromkeys(np.concatenate(places)[order].tolist())))
 
     def rates(self, most: int, now: int, rules: PreemptionRules) -> list[Rates] | None:
         """The least prices of 1, 2, ... `most` slots more. `None`: there are too many classes."""
@@ -159,30 +180,35 @@ class Shortlist:
 
 @dataclass(slots=True)
 class FewFound:
-    """What was looked at, the cheapest set, and the next best that was found."""
+    """What was looked at, the cheapest set, and the next best that was found. why: no set is enough, and what would be."""
 
     field: Field
-    steps: list[Step]
+    steps: list[Step] | None
     runner_up: list[Step]
+    why: str = ""
 
 
 def among_few(
     scene: Scene, board: Board, unit: Unit, verb: Verb, terms: Terms, under_share: Mapping[str, bool], budget: Budget
 ) -> FewFound | None:
-    """The cheapest set, proven so; `None` where all candidates have to be looked at."""
+    """The cheapest set, or that there is none, proven; `None` where all candidates have to be looked at."""
     simple = slot_need(unit)
     if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus or terms.limited:
         return None
-    if not board.few_suffice(verb, unit.job):
-        return None
     groups = board.groups(verb, unit.job)
-    if groups is None or not groups.candidates:
+    if groups is None:
         return None
     need, wanted = simple
     priorities = sorted({group[1] for group in groups.yielding} & scene.holdings.levels.keys())
-    if not priorities:
-        return None
     shortlist = Shortlist(scene.holdings, scene.rooms, need, priorities)
+    places = shortlist.most_slots()
+    if places < wanted:
+        close = shortlist.nearest(wanted)
+        names = [name for node in close for name in scene.holdings.on.get(node.number, ())]
+        field = board.few(verb, unit.job, names, groups, under_share)
+        return FewFound(field, None, [], what_few_would_take(scene, field, need, wanted, close, places))
+    if not priorities or not board.few_suffice(verb, unit.job):
+        return None
     short = wanted - int(shortlist.slots.sum())
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
@@ -190,7 +216,7 @@ def among_few(
     rates = shortlist.rates(gains, scene.pool.now, scene.pool.rules.preemption)
     if rates is None:
         return None
-    size = FIRST_LOOK + 4 * short
+    size = FIRST_LOOK + short
     while True:
         chosen = shortlist.first(size, rates)
         if short > 1:

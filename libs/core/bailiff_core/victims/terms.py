@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Verb
-from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.protections import Together
@@ -48,23 +47,19 @@ class Terms:
         self.limited = self._above(None) is not None
         self.by_set = self.reclaim is not None or self.together.on
 
-    def forbids(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
-        """Why these may not all leave; a subset of what may leave may. Units of jobs that are moved are not taken."""
+    def forbids(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
+        """Why these may not all leave; a subset of what may leave may. taken: those without a new place (left out: all)."""
         if not self.by_set:
             return None
         told = self.together.forbids(leaving)
         if told is not None or self.reclaim is None:
             return told
-        there = dict.fromkeys(job.id for job in moved)
-        taken = [unit for unit in leaving if unit.job.id not in there] if there else leaving
+        taken = leaving if taken is None else taken
         return None if self.reclaim.admits(taken) else self._loses_too_much(self.reclaim, taken)
 
-    def objects(self, leaving: Sequence[Unit], moved: Iterable[Job] = ()) -> str | None:
-        """What speaks against a whole set that is not forbidden."""
-        if self.reclaim is None:
-            return None
-        there = dict.fromkeys(job.id for job in moved)
-        return self.reclaim.unbalanced([unit for unit in leaving if unit.job.id not in there])
+    def objects(self, taken: Sequence[Unit]) -> str | None:
+        """What speaks against taking a whole set that is not forbidden."""
+        return None if self.reclaim is None else self.reclaim.unbalanced(taken)
 
     def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}

@@ -10,22 +10,29 @@ from bailiff_core.model.sharing import devices_of
 REST_OF_THE_COMMAND = 2048
 ONE_TASK = 220
 ONE_DEVICE = 4
-USUAL_TASKS_PER_NODE, USUAL_DEVICE_ID = 1000, 40
+USUAL_TASKS_PER_NODE, USUAL_DEVICE_ID, LONGEST_DEVICE_ID = 1000, 40, 256
 
 
 def too_large_to_start(pool: Pool, demand: JobDemand, spec: JobSpec) -> str | None:
     """Why no node could be told to start this gang, if one node got as many of its tasks as it takes."""
-    nodes = pool.nodes.values()
     size = sum(group.count for group in demand.tasks)
+    gpus = max(devices_of(group) for group in demand.tasks)
+    private = len(canonical_json(spec.to_data()))
+    if _command(private, size, size * gpus, LONGEST_DEVICE_ID) <= MAX_INPUT_BYTES:
+        return None  # whatever the nodes are: most jobs need no look at all of them
+    nodes = pool.nodes.values()
     together = min(size, max((node.capacity.slots for node in nodes), default=USUAL_TASKS_PER_NODE))
     longest_id = max((len(device.id) for node in nodes for device in node.devices), default=USUAL_DEVICE_ID)
-    gpus = max(devices_of(group) for group in demand.tasks)
     devices = min(together * gpus, max((len(node.devices) for node in nodes), default=64))
-    private = len(canonical_json(spec.to_data()))
-    command = private + together * ONE_TASK + devices * (longest_id + ONE_DEVICE) + REST_OF_THE_COMMAND
+    command = _command(private, together, devices, longest_id)
     if command <= MAX_INPUT_BYTES:
         return None
     return (
         f"the order to start {together} of its tasks on one node could have {command} bytes, {private} of them command and "
         f"environment, and at most {MAX_INPUT_BYTES} can be sent: put large values into a file that the job reads"
     )
+
+
+def _command(private: int, tasks: int, devices: int, device_id: int) -> int:
+    """Bytes, at most, of the command with so many tasks and devices."""
+    return private + tasks * ONE_TASK + devices * (device_id + ONE_DEVICE) + REST_OF_THE_COMMAND

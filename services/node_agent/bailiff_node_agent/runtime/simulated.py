@@ -3,6 +3,7 @@
 A launch says in its environment how the task behaves: `BAILIFF_SIM_RUN_FOR` (seconds until it ends with 0; without
 it, it runs until stopped), and `BAILIFF_SIM_ON_TERM` and `BAILIFF_SIM_ON_NOTICE`: `exit` (at once; by the signal
 itself on TERM, with 85 on a notice), `ignore`, or `exit:CODE:AFTER_S`. Left out, TERM is obeyed and a notice ignored.
+What says something else ends at once with 126: a job's environment must not end the agent.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from bailiff_node_agent.runtime.contract import (
 )
 
 YIELDED = 85
+UNREADABLE = 126
+LONGEST_S = 1e9
 ABOVE_ALL_PIDS = 1 << 22
 """Linux gives out none from here on, so a simulated pid is never taken for a real one."""
 
@@ -40,6 +43,7 @@ class _Task:
     notice: Mapping[str, Any] | None = None
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     exit: Exit | None = None
+    error: str | None = None
 
 
 class SimulatedMachine:
@@ -86,12 +90,16 @@ class SimulatedMachine:
     def _start(self, launch: Launch) -> Running | Exit:
         if launch.key in self._tasks:
             return self._state(launch.key)
-        on_term = _reaction(launch.env.get("BAILIFF_SIM_ON_TERM", "exit"), at_once=-SIGTERM)
-        on_notice = _reaction(launch.env.get("BAILIFF_SIM_ON_NOTICE", "ignore"), at_once=YIELDED)
-        run_for = launch.env.get("BAILIFF_SIM_RUN_FOR")
-        ends_by_itself = None if run_for is None else _Reaction(0, float(run_for))
         self._last_pid += 1
-        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), on_term, on_notice)
+        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), None, None)
+        try:
+            task.on_term = _reaction(launch.env.get("BAILIFF_SIM_ON_TERM", "exit"), at_once=-SIGTERM)
+            task.on_notice = _reaction(launch.env.get("BAILIFF_SIM_ON_NOTICE", "ignore"), at_once=YIELDED)
+            run_for = launch.env.get("BAILIFF_SIM_RUN_FOR")
+            ends_by_itself = None if run_for is None else _Reaction(0, _seconds(run_for))
+        except ValueError:
+            task.error = "BAILIFF_SIM_…: run for SECONDS; exit, ignore or exit:CODE:AFTER_S"
+            ends_by_itself = _Reaction(UNREADABLE, 0.0)
         self._tasks[launch.key] = task
         self._living.add(task.running.pid)
         if self._devices:
@@ -138,7 +146,8 @@ class SimulatedMachine:
         for timer in task.timers:
             timer.cancel()
         running = task.running
-        task.exit = Exit(running.key, code, _now_us(), running.device_ids, supervisor_lost=supervisor_lost)
+        error = None if supervisor_lost else task.error
+        task.exit = Exit(running.key, code, _now_us(), running.device_ids, error=error, supervisor_lost=supervisor_lost)
         self._living.discard(running.pid)
         if self._devices:
             for device_id in running.device_ids:
@@ -193,9 +202,22 @@ def _reaction(says: str, at_once: int) -> _Reaction | None:
         case ["exit"]:
             return _Reaction(at_once, 0.0)
         case ["exit", code, after_s]:
-            return _Reaction(int(code), float(after_s))
+            return _Reaction(_code(code), _seconds(after_s))
         case _:
             raise ValueError(f"a simulated task can exit, ignore or exit:CODE:AFTER_S, not {says!r}")
+
+
+def _code(says: str) -> int:
+    if not -64 <= (code := int(says)) <= 255:
+        raise ValueError(f"{says!r} is no exit code")
+    return code
+
+
+def _seconds(says: str) -> float:
+    seconds = float(says)
+    if not 0 <= seconds <= LONGEST_S:
+        raise ValueError(f"{says!r} is no time that a task could take")
+    return seconds
 
 
 def _now_us() -> int:

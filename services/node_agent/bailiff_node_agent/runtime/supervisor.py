@@ -180,6 +180,7 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
     """The job's pid, and why it could not be started."""
     command = launch["command"]
     arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+    lease.is_over()  # read once before there is anybody to stop: a file that is gone later was taken away
     reader, writer = os.pipe()  # closed by a successful exec
     pid = os.fork()
     if pid:

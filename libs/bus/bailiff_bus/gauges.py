@@ -1,0 +1,69 @@
+"""What the state of a pool says in numbers: pure functions from the pool to samples of `metrics.POOL_METRICS`."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bailiff_core.lifecycle.evictions import Leaving, leaving
+from bailiff_core.model.pool import NodeState, Pool, Task
+from bailiff_core.protections import start_within
+
+from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, QUEUE_LENGTH, Sample
+
+NODE_STATES: tuple[NodeState, ...] = ("ready", "unreachable", "lost")
+STAGES = ("decided", "begun", "noticed", "term-sent", "kill-sent", "exited", "taken-back", "stuck")
+DEVICE_STATES = ("healthy", "sick", "not-free")
+
+
+def everything(pool: Pool) -> Iterator[Sample]:
+    """Queue, nodes, devices, promised starts, evictions."""
+    if pool.policy is None:
+        return
+    waiting = Counter(pool.jobs[name].class_name for name in pool.queue)
+    for entry in pool.rules.priority_classes:
+        yield QUEUE_LENGTH, (entry.name,), waiting[entry.name]
+    states = Counter(node.state for node in pool.nodes.values())
+    for state in NODE_STATES:
+        yield NODES, (state,), states[state]
+    yield from _devices(pool)
+    for promise in start_within.kept(pool):
+        labels = (promise.class_name, str(promise.percent))
+        yield LATE_STARTS, labels, promise.late
+        yield LATE_STARTS_ALLOWED, labels, promise.allowed
+    yield from evictions(pool)
+
+
+def evictions(pool: Pool) -> Iterator[Sample]:
+    """Open evictions by the stage that the slowest of their tasks has reached."""
+    stages = Counter(stage_of(entry) for entry in leaving(pool))
+    for stage in STAGES:
+        yield OPEN_EVICTIONS, (stage,), stages[stage]
+
+
+def stage_of(entry: Leaving) -> str:
+    """How far an eviction has come, by the task that is furthest behind."""
+    if entry.eviction.stuck:
+        return "stuck"
+    if entry.eviction.spare_seq is not None:
+        return "taken-back"
+    if entry.eviction.begun_seq is None:
+        return "decided"
+    return min((_stage_of_task(task) for task in entry.tasks), key=STAGES.index, default="begun")
+
+
+def _stage_of_task(task: Task) -> str:
+    if task.state in ("exited", "released"):
+        return "exited"
+    return "kill-sent" if task.kill_sent else "term-sent" if task.term_sent else "noticed" if task.noticed else "begun"
+
+
+def _devices(pool: Pool) -> Iterator[Sample]:
+    """Of nodes that are not lost. not-free: its task has exited, and the agent has not seen it free yet."""
+    healthy = sick = 0
+    for node in pool.nodes.values():
+        if node.state != "lost":
+            usable = node.capacity.devices.bit_count()
+            healthy += usable
+            sick += len(node.devices) - usable
+    not_free = sum(task.devices.bit_count() for name in pool.active for task in pool.jobs[name].tasks if task.state == "exited")
+    for state, count in zip(DEVICE_STATES, (healthy, sick, not_free), strict=True):
+        yield DEVICES, (state,), count

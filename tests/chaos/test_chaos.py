@@ -1,0 +1,18 @@
+"""`kill -9` at random, under load: a few in the quick run, two hundred in the long one. `make chaos` tells of one more."""
+
+from pathlib import Path
+
+import pytest
+
+from .storm import Storm
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("seed", "kills"), [pytest.param(1, 8), pytest.param(2, 200, marks=(pytest.mark.long, pytest.mark.timeout(3600)))]
+)
+async def test_killed_at_random_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, seed: int, kills: int) -> None:
+    print(f"make chaos SEED={seed} KILLS={kills}")
+    print(await Storm(tmp_path, seed, kills).run())

@@ -1,0 +1,23 @@
+"""`python -m tests.fuzz SEED --count N`: so many messages of one seed, and what became of them."""
+
+import argparse
+import sys
+
+from .arena import fuzz, shortest, told
+
+
+def main() -> int:
+    """0 when nobody died."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=10_000)
+    given = parser.parse_args()
+    tally = fuzz(given.seed, given.count)
+    print(tally)
+    if tally.violation is not None:
+        print(told(shortest(tally)))
+    return int(tally.violation is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

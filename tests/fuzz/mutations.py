@@ -1,0 +1,326 @@
+"""Messages that are almost right: valid ones of every type, and what may go wrong with a message.
+
+Everything is drawn from the dice that are handed in. What a forger with the rights of an agent or of a service could do
+by telling believable lies is not tried here: positions in the log that a command or a fence names are only left out,
+never raised.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.identity import sign
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    ApplyPolicy,
+    BegunEviction,
+    CancelJob,
+    Evict,
+    EvictionStageReached,
+    Fence,
+    GivenUpPlan,
+    JobSpec,
+    MessageBody,
+    NodeAnnounced,
+    NodeHeartbeat,
+    Proposal,
+    ReplaceNode,
+    ReturnNode,
+    ScaleJob,
+    SendInventory,
+    SetJob,
+    Spare,
+    StartTask,
+    SubmitJob,
+    TaskAt,
+    TaskEnded,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotSpared,
+    TaskNotStarted,
+    TaskWasSpared,
+)
+from bailiff_bus.messages.commands import Order
+from bailiff_bus.port import Headers
+from bailiff_core.engine import LOGIC
+from bailiff_core.model.answer import Answer, VictimChoice
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.places import NodeShare
+from bailiff_core.model.policy import DEFAULT_POLICY
+
+GIB = 1 << 30
+NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
+JOBS = 2000
+KEY = bytes(range(32))  # a private key, whose public half a policy may name
+POSITIONS = frozenset(("fence", "sender_epoch", "order", "lease", "lost_margin"))
+STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
+
+ODD_VALUES: tuple[object, ...] = (
+    None, True, False, 0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, -(2**63), 10**400, 0.5, 1e308, "", " ", "x", "0", "-1",
+    "x" * 300, "x" * 5000, "\u0000", "\ud800", "🦊", "../../etc", "'; drop table", "chance", [], [[]], {}, {"": {}},
+    [None] * 50, {"a": [1, {"b": 2}]}, "9" * 100, "2026-01-01T00:00:00Z", "NaN",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Valid:
+    """A message that would be accepted, or refused with a reason, as it is."""
+
+    topic: str
+    body: MessageBody
+
+
+def valid_messages(node: str, incarnation: str) -> list[Valid]:
+    """One of every type that goes over an input or command topic. None is about anything that is there but the node."""
+    name: dict[str, Any] = {"node": node, "incarnation": incarnation}
+    at: dict[str, Any] = {**name, "number": 0, "job": "chance", "attempt": 1, "task": 0}
+    ordered: dict[str, Any] = {
+        **name, "sender": "executor", "sender_epoch": 1, "order": Order(epoch=1, seq=3), "job": "chance", "attempt": 1
+    }  # fmt: skip
+    group = TaskGroup(gpu_milli=1000, cpu_milli=10, memory_bytes=GIB)
+    spec = JobSpec(
+        command=("true",), env={"A": "b", "BAILIFF_SIM_RUN_FOR": "1", "BAILIFF_SIM_ON_TERM": "exit:0:1"}, runtime="simulated"
+    )
+    choice = VictimChoice(job="chance", attempt=1, priority=50, gpus=1, lost_gpu_ms=0)
+    answer = Answer(request=5, job="chance", victims=(choice,), placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    start = StartTask(
+        **{**ordered, "sender": "admission"},
+        tasks=(TaskAt(task=0, cpu_milli=10, memory_bytes=GIB), TaskAt(task=1, devices=("GPU-nobody",))),
+        spec=spec,
+        grace=1_000_000,
+        master_node=node,
+    )
+    ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
+    by_topic: dict[str, tuple[MessageBody, ...]] = {
+        topics.REQUESTS.name: (
+            SubmitJob(demand=JobDemand(job="chance", tasks=(group,), labels={"a": "b"}), spec=spec),
+            CancelJob(job="chance", reason="no"),
+            ScaleJob(job="chance", tasks=2, min_tasks=1),
+            SetJob(job="chance", priority_class="train"),
+            ApplyPolicy(policy=DEFAULT_POLICY, expected_revision=1),
+            ReplaceNode(node="nobody", machine_id="machine"),
+            ReturnNode(node="nobody"),
+            AcceptTruncation(epoch=1, seq=3, reason="no"),
+        ),
+        topics.PROPOSALS.name: (Proposal(number=1_000_000, computed_at=5, logic=LOGIC, answers=(answer,)),),
+        topics.EVICTION_PROGRESS.name: (
+            BegunEviction(job="chance", attempt=1, decided=3),
+            GivenUpPlan(plan=3, reason="no"),
+        ),
+        topics.NODE_REPORTS.name: (
+            NodeHeartbeat(**name, number=0),
+            NodeAnnounced(**ghost, machine_id="m", boot_id="b", release="0", cpu_milli=1000, memory_bytes=GIB),
+            TaskIsRunning(**at),
+            TaskNotStarted(**at, reason="no"),
+            EvictionStageReached(**at, stage="noticed"),
+            TaskEnded(**at, exit_code=0),
+            TaskIsReleased(**at),
+            TaskWasSpared(**at),
+            TaskNotSpared(**at),
+        ),
+        topics.NODE_COMMANDS.name: (
+            Fence(**name, sender="admission", sender_epoch=1),
+            SendInventory(**name, sender="admission", sender_epoch=1),
+            start,
+            Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
+            Spare(**ordered, tasks=(0,)),
+        ),
+    }
+    return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]
+
+
+def mutated(chance: Random, valid: Valid, number: int, domain: str) -> tuple[Headers, bytes]:
+    """The message with one to three things wrong, or none: in its data, its attributes, its headers or its bytes."""
+    tree = json.loads(json.dumps(valid.body.to_data()))
+    _renew(tree, number)
+    attributes: dict[str, object] = {
+        "specversion": "1.0",
+        "id": f"chance-{number if chance.randrange(20) else number % 50}",
+        "source": f"/chance/{number % 7}",
+        "type": valid.body.TYPE,
+        "domain": domain,
+    }
+    after: list[Callable[[bytes], bytes]] = []
+    headers_after: list[Callable[[Headers], Headers]] = []
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        match chance.randrange(16):
+            case 0 | 1 | 2 | 3 | 4:
+                spoil(chance, tree)
+            case 5 | 6:
+                spoil(chance, attributes)
+            case 7:
+                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = chance.choice(ODD_VALUES)
+            case 8:
+                attributes["type"] = _other_type(chance, valid.body.TYPE)
+            case 9:
+                attributes["domain"] = chance.choice(("pool-b", "pool-z", "Pool A!", "x" * 300, ""))
+            case 10:
+                _badly_signed(chance, valid.body, attributes)
+            case 11:
+                after.append(_nested(chance.choice((10, 63, 64, 65, 1000, 20_000))))
+            case 12:
+                after.append(_longer(chance.choice((1000, 70_000, 300_000)) if not chance.randrange(20) else 100))
+            case 13:
+                headers_after.append(_odd_headers(chance))
+            case _:
+                after.append(_broken_bytes(chance))
+    if chance.random() < 0.2:
+        headers, value = STRUCTURED, json.dumps({**attributes, "data": tree}).encode()
+    else:
+        headers = tuple((f"ce_{name}", text(item)) for name, item in attributes.items())
+        value = json.dumps(tree).encode()
+    for change in after:
+        if not _raises_a_position(changed := change(value), valid.body.to_data()):
+            value = changed
+    for change_headers in headers_after:
+        headers = change_headers(headers)
+    return headers, value
+
+
+def _raises_a_position(value: bytes, original: dict[str, Any]) -> bool:
+    """A flipped bit may have made a believable lie of it."""
+    try:
+        tree = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    data = tree.get("data", tree) if isinstance(tree, dict) else None
+    return isinstance(data, dict) and any(data[name] != original.get(name) for name in POSITIONS & data.keys())
+
+
+def _renew(tree: dict[str, Any], number: int) -> None:
+    """Another job each time for what starts one: the same name again would be refused before anybody looks further."""
+    if "spec" in tree:
+        about = tree.get("demand", tree)
+        about["job"] = f"{about['job']}-{number % JOBS}"
+        tree["spec"]["secrets"] = {} if number % 3 else {"TOKEN": "missing"}
+
+
+def spoil(chance: Random, tree: dict[str, Any]) -> None:
+    """Change, drop, rename, double or add one thing somewhere in it."""
+    place: Any = tree
+    while True:
+        names = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not names:
+            return
+        name = chance.choice(names)
+        if name in POSITIONS:
+            del place[name]
+            return
+        if isinstance(place[name], dict | list) and place[name] and chance.random() < 0.7:
+            place = place[name]
+            continue
+        match chance.randrange(7):
+            case 0:
+                del place[name]
+            case 1 if isinstance(place, dict):
+                place[f"more{chance.randrange(5)}"] = chance.choice(ODD_VALUES)
+            case 2 if isinstance(place, dict):
+                place[chance.choice((name.upper(), f"{name} ", f"{name}s", "", "\u0000"))] = place.pop(name)
+            case 1 | 2 | 3 if isinstance(place, list):
+                place.extend(place[name : name + 1] * chance.choice((1, 2, 100)))
+            case 3:
+                place[name] = {name: place[name]}
+            case _:
+                place[name] = chance.choice(ODD_VALUES)
+        return
+
+
+def _other_type(chance: Random, kind: str) -> str:
+    stem = kind.rpartition(".")[0]
+    others = (SubmitJob.TYPE, NodeHeartbeat.TYPE, Proposal.TYPE, Evict.TYPE, "bailiff.audit.JobPlaced.v1")
+    return chance.choice((f"{stem}.v2", f"{stem}.v99999", stem, f"{kind}.v1", kind.lower(), "", *others))
+
+
+def _badly_signed(chance: Random, body: MessageBody, attributes: dict[str, object]) -> None:
+    """A signature over something else than is sent, or of another key, or right."""
+    words = {name: text(attributes.get(name)).decode(errors="replace") for name in ("source", "id", "domain")}
+    other = chance.choice(("source", "id", "domain", ""))
+    if other:
+        words[other] = "another"
+    key = KEY if chance.randrange(3) else chance.randbytes(32)
+    keyid, signature = sign(key, body, **words, time_us=NOW)
+    attributes |= {"keyid": keyid, "sig": signature[: chance.choice((None, None, 40, 0))], "time": NOW_TEXT}
+
+
+def _nested(depth: int) -> Callable[[bytes], bytes]:
+    return lambda value: b'{"deep":' * depth + (value or b"1") + b"}" * depth
+
+
+def _longer(count: int) -> Callable[[bytes], bytes]:
+    return lambda value: value[:-1] + b',"fill":"' + b"x" * count + b'"}' if value.endswith(b"}") else value + b" " * count
+
+
+def _odd_headers(chance: Random) -> Callable[[Headers], Headers]:
+    extra = chance.choice(
+        (
+            ("ce_id", b"twice"),
+            ("ce_type", chance.randbytes(20)),
+            ("content-type", b"text/xml"),
+            ("content-type", b"application/cloudevents+json; charset=latin-1"),
+            ("", b""),
+            ("x" * 300, b"x" * 300),
+            ("ce_domain", b"\xff"),
+        )
+    )
+    cut = chance.randrange(8)
+    return lambda headers: (*headers[:cut], extra, *headers[cut + chance.randrange(2) :])
+
+
+def _broken_bytes(chance: Random) -> Callable[[bytes], bytes]:
+    at, bit = chance.randrange(10_000), 1 << chance.randrange(8)
+    inserted = chance.choice((b"\xff", b"\xed\xa0\x80", b"\x00", b'"', b"}", b'"job":"x","job":"y",', b"\\ud800"))
+    return chance.choice(
+        (
+            lambda value: value[: at % 200],
+            lambda value: value + value,
+            lambda value: flipped(value, at, bit),
+            lambda value: value[: at % (len(value) + 1)] + inserted + value[at % (len(value) + 1) :],
+            lambda value: value[::-1],
+            lambda value: b"\xef\xbb\xbf" + value,
+        )
+    )
+
+
+def text(value: object) -> bytes:
+    """A header's bytes."""
+    written = value if isinstance(value, str) else json.dumps(value)
+    return written.encode(errors="surrogatepass")
+
+
+def flipped(value: bytes, at: int, bit: int) -> bytes:
+    """One bit changed."""
+    if not value:
+        return value
+    at %= len(value)
+    return value[:at] + bytes([value[at] ^ bit]) + value[at + 1 :]
+
+
+def forged_wires(chance: Random, headers: Headers, value: bytes) -> Iterator[tuple[Headers, bytes]]:
+    """A record of the audit log with something wrong in its headers or its value."""
+    while True:
+        names = list(headers)
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            at = chance.randrange(len(names))
+            name, old = names[at]
+            match chance.randrange(5):
+                case 0:
+                    del names[at]
+                case 1:
+                    names.insert(at, names[chance.randrange(len(names))])
+                case 2:
+                    names[at] = (name, flipped(old, chance.randrange(100), 1 << chance.randrange(8)))
+                case 3:
+                    names[at] = (name, chance.choice((b"", b"0", b"-1", b"9" * 400, b"\xff", b"x" * 5000, str(2**63).encode())))
+                case _:
+                    names[at] = (chance.choice(("ce_turn", "ce_seq", "ce_epoch", "", "x")), old)
+        changed = value if chance.randrange(2) else _broken_bytes(chance)(value)
+        yield tuple(names), changed
+
+
+def plain(body: MessageBody, domain: str, id: str) -> tuple[Headers, bytes]:  # noqa: A002 - as CloudEvents has it
+    """The message as it should be."""
+    return wrap(body, source="/fuzz", id=id, domain=domain, time_us=NOW)

@@ -1,0 +1,34 @@
+"""Messages that are almost right, in bulk: nobody dies of one, each is refused with a reason or does no harm, memory stays.
+
+A seed that fails prints the message that did it; `python -m tests.fuzz SEED --count N` does it again.
+"""
+
+import pytest
+
+from .arena import fuzz, shortest, told
+
+FEW, STEP = 10_000, 2_000
+MANY = 1_000_000
+ROOM = 96 << 20  # for the log itself, which grows by a record or so per hundred messages
+
+
+def holds(seed: int, count: int) -> None:
+    tally = fuzz(seed, count)
+    print(tally)
+    if tally.violation is not None:
+        pytest.fail(f"{tally}\nshortest:\n{told(shortest(tally))}")
+    assert tally.rejected.total() > count // 3, "most of them should be wrong"
+    if len(tally.memory) >= 2:
+        assert tally.memory[-1] - tally.memory[1] < ROOM, tally
+
+
+@pytest.mark.parametrize("seed", range(FEW // STEP))
+def test_nobody_dies_of_what_is_almost_right(seed: int) -> None:
+    holds(seed, STEP)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_nobody_dies_of_a_million(seed: int) -> None:
+    holds(seed, MANY // 10)

@@ -1,0 +1,44 @@
+"""What jobs leave behind on this machine: their processes and supervisors, found by the folder that they belong to."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+PATIENCE_S = 60.0
+
+
+def end_jobs(folder: Path) -> None:
+    """Kill every process of a job, and every supervisor, that belongs below this folder, until none is found."""
+    deadline = time.monotonic() + PATIENCE_S
+    while found := processes_of(folder):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"jobs of {folder} do not end: {found}")
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)  # the kernel's turn; the loop asks again
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Living job processes and supervisors whose control directory lies below this folder."""
+    wanted = f"{folder}/".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                control = b"".join(item for item in environment if item.startswith(b"BAILIFF_CONTROL_DIR="))
+                command = (entry / "cmdline").read_bytes() if is_supervisor(int(entry.name)) else b""
+                zombie = b") Z " in (entry / "stat").read_bytes()
+                if not zombie and wanted in control + b"\0" + command + b"/":
+                    found.append(int(entry.name))
+    return found
+
+
+def is_supervisor(pid: int) -> bool:
+    """Whether this process watches over a task."""
+    with contextlib.suppress(OSError):
+        return b"supervisor.py" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    return False

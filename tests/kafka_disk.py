@@ -1,0 +1,29 @@
+"""What a test does by hand to the files of a broker that does not run."""
+
+import struct
+from pathlib import Path
+
+BATCH_HEADER = struct.Struct(">qi")  # base offset, and how many bytes follow
+
+
+def cut_tail(partition: Path, offset: int) -> int:
+    """Make a partition end before the batch that holds this offset, as a disk would that has lost its newest pages.
+
+    Returns where it ends now. What Kafka has derived from the records is deleted: it is made anew at the next start.
+    """
+    (segment,) = partition.glob("*.log")
+    records, at, base = segment.read_bytes(), 0, 0
+    while at < len(records):
+        next_base, size = BATCH_HEADER.unpack_from(records, at)
+        if next_base > offset:
+            break
+        before, base = at, next_base
+        at += BATCH_HEADER.size + size
+    with segment.open("r+b") as file:
+        file.truncate(before)
+    for derived in ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "leader-epoch-checkpoint"):
+        for file in partition.glob(derived):
+            file.unlink()
+    (partition.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (partition.parent / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    return base

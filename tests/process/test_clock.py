@@ -1,0 +1,129 @@
+"""A clock that is wrong, and one that is set while everything runs (log protocol §7).
+
+In each story a job runs that may run for half an hour: whoever took a wrong clock's word for it would stop it.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.other_clock import OtherClock
+from tests.system import System, Watch
+
+from bailiff_bus.runtime import ExitCode
+from bailiff_core.records.decisions import EvictionDecided
+from bailiff_core.records.facts import ClockStepped, WriterStarted
+
+HOURS_2 = 7200
+SECOND = 1_000_000
+HALF_AN_HOUR = 1800 * SECOND
+TOLERANCE = 60 * SECOND
+
+_jobs = itertools.count(1)
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> OtherClock:
+    """The clock of whoever is started with it."""
+    return OtherClock(tmp_path / "clock")
+
+
+async def test_a_writer_whose_clock_is_two_hours_fast_changes_nothing(battered: System, clock: OtherClock) -> None:
+    clock.set(HOURS_2)
+    async with battered.watch("pool-a") as pool:
+        await pool.clear()
+        limited = await runs_within_a_limit(pool)
+        battered.kill("admission")
+        await one_with_this_clock_ends(battered, clock)
+        assert "clock is -7" in battered.log_of("admission-wrong")
+        await goes_on(pool, limited)
+        assert behind_the_true_time(pool)
+
+
+@pytest.mark.parametrize("step_s", [pytest.param(HOURS_2, id="ahead", marks=pytest.mark.long), pytest.param(-HOURS_2, id="back")])
+async def test_the_clock_of_the_writers_machine_alone_is_set(battered: System, clock: OtherClock, step_s: int) -> None:
+    async with battered.watch("pool-a") as pool:
+        await pool.clear()
+        battered.kill("admission")
+        started = len(pool.facts(WriterStarted))
+        wrong = battered.stack.start_service("admission", replica="-wrong", env=clock.env)
+        await pool.until("it writes", lambda _: len(pool.facts(WriterStarted)) > started)
+        limited = await runs_within_a_limit(pool)
+        clock.set(step_s)
+        await ends_by_itself(battered, wrong)
+        await goes_on(pool, limited)
+        assert behind_the_true_time(pool)
+
+
+@pytest.fixture
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A system of its own: its log's time will be ahead of the true one."""
+    system = System(tmp_path_factory.mktemp("one-machine"), pools={"pool-a": 1})
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
+
+
+@pytest.mark.long
+async def test_a_clock_that_is_set_and_not_minded_is_on_record_and_no_duration_counts_it(lone: System, clock: OtherClock) -> None:
+    """As on the only machine there is, where the broker's clock is the same one; here admission is told not to mind."""
+    async with lone.watch("pool-a") as pool:
+        lone.kill("admission")
+        started = len(pool.facts(WriterStarted))
+        lone.stack.start_service("admission", env={**clock.env, "BAILIFF_CLOCK_TOLERANCE_S": str(100 * HOURS_2)})
+        await pool.until("it writes", lambda _: len(pool.facts(WriterStarted)) > started)
+        limited = await runs_within_a_limit(pool)
+        for steps, ahead_s in enumerate((HOURS_2, 0), 1):
+            clock.set(ahead_s)
+            await pool.until("it is on record", lambda _, steps=steps: len(pool.facts(ClockStepped)) == steps)
+            await goes_on(pool, limited, starts="")
+        ahead, back = (fact.by for fact in pool.facts(ClockStepped))
+        assert abs(ahead - HOURS_2 * SECOND) < TOLERANCE
+        assert back == 0
+        assert len(pool.facts(WriterStarted)) == started + 1
+
+
+async def runs_within_a_limit(pool: Watch) -> str:
+    """A job runs that may run for half an hour; its name."""
+    job = f"limited-{next(_jobs)}"
+    await pool.submit(job, run_time_limit=HALF_AN_HOUR)
+    await pool.until_running(job)
+    return job
+
+
+async def one_with_this_clock_ends(system: System, clock: OtherClock) -> None:
+    """An admission with this clock is started, and ends because of it."""
+    await ends_by_itself(system, system.stack.start_service("admission", replica="-wrong", env=clock.env))
+
+
+async def ends_by_itself(system: System, process: str) -> None:
+    """It ends with the exit code that says why."""
+    code = await asyncio.to_thread(system.stack.processes.wait, process)
+    assert code == ExitCode.CLOCK, system.log_of(process)
+    assert "nothing more is written, set the clocks" in system.log_of(process)
+    system.stack.processes.stop(process)
+
+
+async def goes_on(pool: Watch, limited: str, starts: str = "admission") -> None:
+    """With a true clock the pool is served again, nobody was stopped, and the log never goes back."""
+    if starts:
+        pool.system.start_service(starts)
+    job = f"after-{next(_jobs)}"
+    await pool.submit(job, "true")
+    await pool.until_ended(job)
+    assert pool.running(limited)
+    assert pool.job(limited).attempt == 1
+    assert pool.facts(EvictionDecided, job=limited) == []
+    times = [entry.record.time for entry in pool.entries]
+    assert times == sorted(times)
+    await pool.verify(orphans=True)
+
+
+def behind_the_true_time(pool: Watch) -> bool:
+    """Whether the log's time is not ahead of the true one."""
+    return pool.pool.now < time.time_ns() // 1000 + TOLERANCE

@@ -1,0 +1,76 @@
+"""A fault in the engine itself: deciding about certain jobs raises. They are rejected or held; the pool goes on."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.system import System
+
+from bailiff_core.records.decisions import JobWaits
+from bailiff_core.records.facts import DecisionFailed, InputRejected
+
+# Python runs this before the service: the search for a place fails for jobs of these names.
+FAULT = """
+from bailiff_core.verbs import allocate
+
+find = allocate._find
+
+
+def faulty(pool, unit, backfill):
+    job = unit.job
+    if job.id.startswith("never-") or (job.id.startswith("not-again-") and job.told_waiting):
+        raise ArithmeticError(f"a fault was put in for {job.id}")
+    return find(pool, unit, backfill)
+
+
+allocate._find = faulty
+"""
+
+
+@pytest.fixture
+def faulty(battered: System, tmp_path: Path) -> Iterator[System]:
+    """A system whose admission has the fault."""
+    (tmp_path / "sitecustomize.py").write_text(FAULT)
+    battered.kill("admission")
+    battered.stack.start_service("admission", env={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])})
+    yield battered
+    battered.kill_and_restart("admission")
+
+
+async def test_a_job_that_cannot_be_decided_on_is_rejected_or_held_and_the_rest_goes_on(faulty: System) -> None:
+    async with faulty.watch("pool-a") as pool:
+        await pool.clear()
+        # It fails as soon as it comes, among others: it alone is rejected.
+        names = ["before", "never-1", "beside", "never-2", "after"]
+        for name in names:
+            await pool.submit(name, "true", gpus=0)
+        for name in ("never-1", "never-2"):
+            assert name in await pool.until_alarm("input-failed", mentions=name)
+        for name in ("before", "beside", "after"):
+            await pool.until_ended(name)
+        assert len(pool.facts(InputRejected, code="internal-error")) == 2
+        assert set(names) & set(pool.pool.jobs) == {"before", "beside", "after"}
+
+        # It fails later, when the end of another job makes room: it is held, and the report of that end counts.
+        await pool.submit("fills", gpus=8)
+        await pool.until_running("fills")
+        await pool.submit("not-again-1", gpus=8)
+        await pool.record(JobWaits, job="not-again-1")
+        await pool.submit("next", gpus=8)
+        await pool.record(JobWaits, job="next")
+        await pool.cancel("fills")
+        held = await pool.record(DecisionFailed)
+        assert held.job == "not-again-1"
+        assert "ArithmeticError: a fault was put in for not-again-1" in held.error
+        assert "not-again-1 is held" in await pool.until_alarm("decision-failed")
+        await pool.until_ended("fills", "cancelled")
+        await pool.until_running("next")
+        assert len(pool.facts(InputRejected, code="internal-error")) == 2
+        assert pool.job("not-again-1").phase == "pending"
+
+        # Its owner may cancel it; and somebody who has the fault repaired sees the same log.
+        await pool.cancel("not-again-1")
+        await pool.until_ended("not-again-1", "cancelled")
+        await pool.verify(orphans=True)

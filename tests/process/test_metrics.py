@@ -1,0 +1,58 @@
+"""What the services tell an operator, by scraping them, and that the alert rules ask for nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from tests.system import System
+
+pytestmark = pytest.mark.kafka
+
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yml"
+CONTROL = ("admission", "victim-selection", "eviction-executor")
+SHOW = ("admission", "eviction-executor")
+
+
+async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) -> None:
+    async with system.watch("pool-a") as watch:
+        await watch.submit("leaving", f"trap : TERM; {watch.until_told()}", gpus=8)
+        await watch.until_running("leaving")
+        await watch.submit("urgent", watch.until_told(), gpus=4, kind="inference")
+        await watch.until("leaving was told", lambda pool: pool.jobs["leaving"].tasks[0].term_sent)
+
+        async def told() -> bool:
+            return all([await system.metric(name, "bailiff_open_evictions", domain="pool-a", stage="term-sent") for name in SHOW])
+
+        await watch.until_true("admission and executor tell the stage", told)
+        assert await system.metric("admission", "bailiff_open_evictions", domain="pool-a") == 1
+        assert await system.metric("admission", "bailiff_nodes", domain="pool-a", state="ready") == 1
+        assert await system.metric("admission", "bailiff_devices", domain="pool-a", state="healthy") == 8
+        assert await system.metric("admission", "bailiff_records_appended_total", domain="pool-a", type="PreemptionDecided") >= 1
+
+        async def measured() -> bool:
+            pages = [await system.get(name, "/metrics") for name in CONTROL]
+            return all('bailiff_log_lag{domain="pool-a"}' in text for _, text in pages)
+
+        await watch.until_true("every control service tells how far behind it is", measured)
+        found = set()
+        for name in system.services:
+            _, text = await system.get(name, "/metrics")
+            assert "bailiff_ready 1.0" in text
+            for family in text_string_to_metric_families(text):
+                found |= {family.name, *(sample.name for sample in family.samples)}
+                found |= {f"{family.name}_total"} if family.type == "counter" else set()
+        groups = yaml.safe_load(RULES.read_text())["groups"]
+        asked = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
+        assert asked <= found
+
+        watch.tell("leaving")
+        watch.tell("urgent")
+        await watch.until_ended("urgent")
+        await watch.until_ended("leaving")
+
+        async def over() -> bool:
+            return not any([await system.metric(name, "bailiff_open_evictions", domain="pool-a") for name in SHOW])
+
+        await watch.until_true("no eviction is open", over)

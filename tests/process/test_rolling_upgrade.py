@@ -1,0 +1,164 @@
+"""The previous release's code is replaced by the present one, service after service, under jobs in every stage.
+
+Which release that is stands in the file `previous_release`: a tag, or a commit while there is none. Its code comes from
+this clone's git and runs in processes of its own, with the present virtual environment.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.system import PATIENCE_S, System, Watch
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.records.facts import InputRejected, StateDigest, WriterStarted
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+WHICH = Path(__file__).with_name("previous_release")
+CONTROL = ("victim-selection", "eviction-executor", "admission")  # the order that docs/operations.md gives
+
+
+@dataclass(frozen=True)
+class Release:
+    """The code of a release, unpacked."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With this, Python imports the release's packages and nobody else's."""
+        rooms = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
+        return {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
+
+    def bailiff(self, *arguments: str) -> dict[str, object]:
+        """What this release's command answers, as JSON."""
+        command = [sys.executable, "-m", "bailiff", *arguments, "-o", "json"]
+        done = subprocess.run(
+            command, env={**os.environ, **self.environment}, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """The previous release, out of git. Skips where this clone does not hold it, and never fetches."""
+    name, folder = WHICH.read_text().strip(), tmp_path_factory.mktemp("previous")
+    archive = folder / "release.tar"
+    command = ["git", "archive", f"--output={archive}", name, "libs", "services", "deploy"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("the previous release comes from git, which is not installed")
+    if done.returncode:
+        pytest.skip(f"this clone does not hold the previous release {name} (a shallow one?): {done.stderr.strip()}")
+    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+    return Release(folder)
+
+
+class Upgrade:
+    """One pool on one machine of eight GPUs, begun by the previous release."""
+
+    def __init__(self, folder: Path, previous: Release) -> None:
+        self.previous = previous
+        self.system = System(folder, pools={"pool-a": 1}, env={"BAILIFF_DIGEST_EVERY": "10"})
+
+    def start_previous(self) -> None:
+        """Everything with the code of the previous release, and with its first policy."""
+        self.system.start_kafka()
+        (self.system.folder / "policy.yaml").write_text((self.previous.folder / "deploy" / "policy.yaml").read_text())
+        for name in self.system.services:
+            self.system.stack.start_service(name, env=self.previous.environment)
+        self.system.wait_ready()
+
+    def replace(self, name: str) -> None:
+        """Stop the service as a supervisor would, and start it with the present code."""
+        ended = self.system.stack.processes.stop(name)
+        assert ended.code == 0, ended
+        self.system.start_service(name)
+        self.system.stack.processes.wait_ready(name, timeout_s=PATIENCE_S)
+
+
+@pytest.fixture
+def upgrade(tmp_path: Path, previous: Release) -> Iterator[Upgrade]:
+    made = Upgrade(tmp_path, previous)
+    try:
+        made.start_previous()
+        yield made
+    finally:
+        made.system.stop()
+
+
+@pytest.mark.parametrize("agents", ["last", pytest.param("first", marks=pytest.mark.long)])
+async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgrade, agents: str, tmp_path: Path) -> None:
+    system = upgrade.system
+    steps = (*CONTROL, "node-agent") if agents == "last" else ("node-agent", *CONTROL)
+    async with system.watch("pool-a") as watch:
+        await watch.submit("lasting", watch.until_told(), gpus=2, kind="inference")
+        await watch.submit("leaving", f"trap : TERM; {watch.until_told()}", gpus=4, grace_s=600)
+        await watch.submit("cheap", watch.until_told(), gpus=1)
+        await watch.until_running("lasting", "leaving", "cheap")
+        await watch.submit("urgent", watch.until_told(), gpus=4, kind="inference")
+        await watch.until("leaving was told", lambda pool: any(task.term_sent for task in pool.jobs["leaving"].tasks))
+        await watch.submit("waiting", watch.until_told(), gpus=6)
+        await watch.until("it waits", lambda pool: "waiting" in pool.queue)
+        assert watch.facts(StateDigest), "the previous release has left snapshots of its own schema"
+
+        for name in steps:
+            upgrade.replace(name)
+            await watch.submit(f"with-new-{name}", "true", gpus=0)  # decided, started and ended by this mixture
+            await watch.until_ended(f"with-new-{name}")
+            assert watch.running("lasting")
+            assert watch.job("leaving").eviction is not None
+            assert watch.job("waiting").phase == "pending"
+            if name == "victim-selection":  # no preemption until admission decides by the same logic, and one then
+                await watch.submit("urgent-too", watch.until_told(), gpus=2, kind="inference")
+                await watch.record(InputRejected, code="other-logic")
+                assert watch.running("cheap")
+        await watch.until("cheap was stopped for it", lambda pool: pool.jobs["cheap"].evictions == 1)
+
+        watch.tell("leaving")  # told by one release, gone under the next
+        await watch.until_running("urgent", "urgent-too")
+        jobs = ("lasting", "leaving", "cheap", "urgent", "urgent-too", "waiting")
+        for name in jobs:
+            watch.tell(name)
+        for name in jobs:
+            await watch.until_ended(name)
+        watch.assert_started_once(*jobs)
+        assert watch.job("lasting").attempt == 1
+        assert watch.job("cheap").attempt == 2
+        await both_engines_agree(watch, upgrade.previous, tmp_path)
+
+
+async def both_engines_agree(watch: Watch, previous: Release, folder: Path) -> None:
+    """One chain; each release decides its own turns again, byte for byte, and the present one folds all of it."""
+    replayed = await watch.verify(other_engines=True)
+    began = [entry for entry in watch.entries if isinstance(entry.record.data, WriterStarted)]
+    logics = [entry.record.data.logic for entry in began]
+    assert logics == sorted(logics)
+    assert logics[0] < logics[-1] == LOGIC
+    handover = next(entry for entry in began if entry.record.data.logic == LOGIC)
+    file = folder / "previous.jsonl"
+    bailiff(watch.system, "audit", "export", "--before", str(handover.record.seq), str(file))
+    found = previous.bailiff("audit", "replay", "--file", str(file))
+    assert found["ok"]
+    assert found["turns_of_other_engines"] == 0
+    created = 1  # the turn before the first writer names its engine holds no decision, and both count it
+    assert found["turns_decided_again"] == replayed.skipped_turns + created
+    assert replayed.turns > replayed.skipped_turns
+
+
+def bailiff(system: System, *arguments: str) -> None:
+    """The present command, on this system."""
+    settings = system.stack.environment("operator", 0)
+    command = [sys.executable, "-m", "bailiff", *arguments]
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,91 @@
+"""The newest part of the log is gone, and agents have obeyed it: nothing more is decided until an operator says so."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.kafka_disk import cut_tail
+from tests.system import System, Watch
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.messages import NodeHeartbeat, ReportBody
+from bailiff_core.records.decisions import JobPlaced
+from bailiff_core.records.facts import JobSubmitted, LogTruncated, WriterStarted
+
+
+@pytest.fixture
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A system of its own: its log will be cut short."""
+    system = System(tmp_path_factory.mktemp("cut"), env={"BAILIFF_HEARTBEAT_S": "0.3"}, pools={"pool-a": 1})
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
+
+
+async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(lone: System) -> None:
+    async with lone.watch("pool-a") as pool:
+        await pool.submit("kept", gpus=2)
+        await pool.until_running("kept")
+        await pool.noted("kept", attempt=1)
+        await pool.submit("forgotten", gpus=4)
+        await pool.until_running("forgotten")
+        await pool.noted("forgotten", attempt=1)
+        placed = next(
+            entry for entry in pool.entries if isinstance(entry.record.data, JobPlaced) and entry.record.data.job == "forgotten"
+        )
+        await said_to_have_obeyed(pool, placed.record.seq)
+        pool.keep("kept", "forgotten")
+
+    # The disk loses what came after the request, and agents have obeyed it.
+    lone.kill("admission")
+    await asyncio.to_thread(lone.stack.kafka.stop)
+    end = cut_tail(lone.stack.kafka.data_dir / f"{topics.AUDIT.name}-0", placed.offset)
+    first_lost = next(entry.record.seq for entry in pool.entries if entry.offset >= end)
+    await asyncio.to_thread(lone.stack.kafka.start)
+
+    async with lone.watch("pool-a") as pool:
+        assert pool.pool.seq == first_lost - 1
+        await said_to_have_obeyed(pool, placed.record.seq, anew=True)
+        lone.start_service("admission")
+        alarm = await pool.until_alarm("log-truncated")
+        assert str(placed.record.epoch) in alarm
+        await pool.submit("asked-meanwhile", "true", gpus=0)
+
+        # The writer has begun, and decides nothing.
+        found = re.search(r"obeyed #(?P<seq>\d+) of epoch (?P<epoch>\d+)", alarm)
+        assert found
+        arguments = ["--epoch", found["epoch"], "--seq", found["seq"], "--reason", "the disk was replaced"]
+        await asyncio.to_thread(lone.command, "pool-a", "log", "accept-truncation", *arguments)
+        accepted = await pool.record(LogTruncated)
+        assert (str(accepted.epoch), str(accepted.seq)) == (found["epoch"], found["seq"])
+        since = [type(entry.record.data) for entry in pool.entries if entry.record.seq >= first_lost]
+        assert since[: since.index(LogTruncated)] == [WriterStarted], since
+
+        # It goes on: what ran and is known runs on, what ran and is not known is ended, what was asked for is served.
+        await pool.until_ended("asked-meanwhile")
+        assert pool.pool.epoch > accepted.epoch
+        await pool.until_running("kept", "forgotten")
+        assert pool.job("kept").attempt == 1
+        pool.assert_started_once("kept")
+        submitted = [fact.demand.job for fact in pool.facts(JobSubmitted)]
+        assert sorted(submitted) == ["asked-meanwhile", "forgotten", "kept"]
+        await pool.verify(orphans=True)
+
+
+async def said_to_have_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> None:
+    """Until a heartbeat says that an agent has obeyed this record; anew: one of those yet to come."""
+    reports = await pool.bus.spans(topics.NODE_REPORTS.name)
+    ends = {partition: span.end for partition, span in reports.items()} if anew else {}
+
+    async def said() -> bool:
+        for message in await pool.everything(topics.NODE_REPORTS.name):
+            body = unwrap(message, accept=(ReportBody,)).body
+            if isinstance(body, NodeHeartbeat) and body.fence.seq >= seq and message.offset >= ends.get(message.partition, 0):
+                return True
+        return False
+
+    await pool.until_true(f"an agent says that it has obeyed #{seq}", said)

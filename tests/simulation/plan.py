@@ -1,0 +1,73 @@
+"""What one run is made of: the pool, what people want and when, what goes wrong and when. A seed gives a plan.
+
+A plan is all that a run depends on, so a part of it may be left out to see whether the run still fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from bailiff_bus import topics
+from bailiff_core.model.policy import Policy
+from bailiff_node_agent.settings import NodeDeclaration
+
+from .faults import Event, schedule
+from .work import Post, some_nodes, some_policy, some_wishes
+
+DOMAIN = "pool-a"
+LENGTH = 45.0  # so long people ask and things go wrong
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run. bad, slow: the weather, in thousandths of sends and deliveries. skews: clocks beside the broker's, µs."""
+
+    seed: int
+    nodes: tuple[NodeDeclaration, ...]
+    policy: Policy
+    replicas: tuple[str, ...]
+    posts: tuple[Post, ...]
+    events: tuple[Event, ...]
+    bad: int
+    slow: int
+    partitions: Mapping[str, int]
+    skews: Mapping[str, int]
+    digest_every: int
+    largest_turn: int
+
+    def __str__(self) -> str:
+        nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
+        wishes = [f"  {post}" for post in self.posts] or ["  none"]
+        faults = [f"  {event}" for event in self.events] or ["  none"]
+        services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; turns of {self.largest_turn}"
+        return "\n".join([f"pool: {nodes}", f"services: {services}", "wishes:", *wishes, "faults:", *faults])
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan that this seed gives."""
+    random = Random(f"bailiff/{seed}")
+    nodes = some_nodes(random, DOMAIN)
+    policy = some_policy(random)
+    digest_every = random.choice([10, 50, 10_000])
+    largest_turn = random.choice([1, 3, 200, 200])
+    counts = {"admission": random.choice([1, 2]), "selection": 1, "executor": random.choice([1, 1, 2])}
+    replicas = [f"{name}-{number}" for name, count in counts.items() for number in range(count)]
+    posts = some_wishes(random, DOMAIN, nodes, LENGTH, bool(policy.projects))
+    names = [node.name for node in nodes]
+    events = schedule(random, replicas, names, LENGTH, policy.nodes.lease / 1_000_000)
+    bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
+    partitions = {topic.name: 1 if topic is topics.AUDIT else random.choice([1, 2]) for topic in topics.TOPICS.values()}
+    return Plan(
+        seed=seed,
+        nodes=tuple(nodes),
+        policy=policy,
+        replicas=tuple(replicas),
+        posts=tuple(posts),
+        events=tuple(events),
+        bad=bad,
+        slow=slow,
+        partitions=partitions,
+        skews={name: random.randrange(-1_000_000, 1_000_000) for name in (*replicas, *names)},
+        digest_every=digest_every,
+        largest_turn=largest_turn,
+    )
