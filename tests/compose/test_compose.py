@@ -20,6 +20,7 @@ from bailiff import walk
 from bailiff.client import Client
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
+from bailiff_bus.port import BusUnavailable
 from bailiff_bus.topics import AUDIT
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack import free_ports
@@ -132,10 +133,10 @@ class Watched:
         """Wait until the job is there in the log, in this attempt."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                pool = (await self.client.view(DOMAIN)).pool
-                found = pool.jobs.get(job)
-                if found is not None and (found.phase, found.attempt) == (phase, attempt):
-                    return
+                with contextlib.suppress(BusUnavailable):  # one of several brokers is away, and its partitions move
+                    found = (await self.client.view(DOMAIN)).pool.jobs.get(job)
+                    if found is not None and (found.phase, found.attempt) == (phase, attempt):
+                        return
                 await asyncio.sleep(0.3)
 
 
