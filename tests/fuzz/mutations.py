@@ -7,6 +7,7 @@ never raised.
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -153,7 +154,7 @@ def mutated(chance: Random, valid: Valid, number: int, domain: str) -> tuple[Hea
             case 5 | 6:
                 spoil(chance, attributes)
             case 7:
-                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = chance.choice(ODD_VALUES)
+                attributes[chance.choice(("time", "auth", "actor", "sig", "keyid", "subject"))] = _odd(chance)
             case 8:
                 attributes["type"] = _other_type(chance, valid.body.TYPE)
             case 9:
@@ -217,7 +218,7 @@ def spoil(chance: Random, tree: dict[str, Any]) -> None:
             case 0:
                 del place[name]
             case 1 if isinstance(place, dict):
-                place[f"more{chance.randrange(5)}"] = chance.choice(ODD_VALUES)
+                place[f"more{chance.randrange(5)}"] = _odd(chance)
             case 2 if isinstance(place, dict):
                 place[chance.choice((name.upper(), f"{name} ", f"{name}s", "", "\u0000"))] = place.pop(name)
             case 1 | 2 | 3 if isinstance(place, list):
@@ -225,8 +226,13 @@ def spoil(chance: Random, tree: dict[str, Any]) -> None:
             case 3:
                 place[name] = {name: place[name]}
             case _:
-                place[name] = chance.choice(ODD_VALUES)
+                place[name] = _odd(chance)
         return
+
+
+def _odd(chance: Random) -> object:
+    """A fresh one each time: it may be spoilt further."""
+    return deepcopy(chance.choice(ODD_VALUES))
 
 
 def _other_type(chance: Random, kind: str) -> str:
