@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 DISTRIBUTIONS := libs/core libs/bus libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs bench clean
@@ -25,8 +26,8 @@ up: install ## start the same system and leave it running
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
-test: check ## everything that is quick: checks, unit, property, contract, simulation, real Kafka, kill -9
-	$(BIN)/python -m pytest -q -m "not long and not gpu and not compose"
+test: check ## everything that is quick (on WORKERS=2 cores): checks, unit, property, contract, simulation, real Kafka, kill -9
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not long and not gpu and not compose"
 
 test-long: install-dev ## the exhaustive rest: every fault cell, thousands of seeds
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600

@@ -53,8 +53,8 @@ def parts_of(pool: Pool, job: Job, task: Task) -> dict[int, Fraction]:
     }
 
 
-def sums_recompute(pool: Pool) -> None:
-    """`held`, `releasing` and `reserved` of every node are the sums over its tasks, and nothing is over-filled."""
+def sums_by_node(pool: Pool) -> dict[int, tuple[Room, Room, Room]]:
+    """What the tasks on each node add up to: held, releasing, reserved."""
     found = {number: (Room(), Room(), Room()) for number in pool.nodes}
     for job, task in standing(pool):
         held, releasing, reserved = found[task.node]
@@ -65,6 +65,12 @@ def sums_recompute(pool: Pool) -> None:
         add(held, *amount)
         if is_leaving(job, task):
             add(releasing, *amount)
+    return found
+
+
+def sums_recompute(pool: Pool) -> None:
+    """`held`, `releasing` and `reserved` of every node are the sums over its tasks."""
+    found = sums_by_node(pool)
     for number, node in pool.nodes.items():
         assert (node.held, node.releasing, node.reserved) == found[number], f"sums of {node.name}"
 

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing
+from tests.core_invariants import is_leaving, lacks_surplus, parts_of, standing, sums_by_node
 
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
-from bailiff_core.model.pool import ENDED, Pool, Room, Task
-from bailiff_core.model.room import add
-from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.pool import ENDED, Pool, Task
 from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import NoFit, place_unit
@@ -68,8 +66,9 @@ def no_device_is_over_its_whole(pool: Pool) -> Complaints:
 
 def nothing_is_over_filled(pool: Pool) -> Complaints:
     """§8.1: no more CPU, memory, slots or devices are held than the node has."""
+    sums = sums_by_node(pool)
     for node in pool.nodes.values():
-        held, capacity = _recomputed(pool, node.number)[0], node.capacity
+        held, capacity = sums[node.number][0], node.capacity
         for name in ("cpu_milli", "memory_bytes", "slots"):
             if getattr(held, name) > getattr(capacity, name):
                 yield f"{node.name} has {name} {getattr(capacity, name)} and holds {getattr(held, name)}"
@@ -79,25 +78,11 @@ def nothing_is_over_filled(pool: Pool) -> Complaints:
 
 def sums_are_true(pool: Pool) -> Complaints:
     """held, releasing and reserved of each node are what its tasks add up to."""
+    sums = sums_by_node(pool)
     for node in pool.nodes.values():
-        for name, expected in zip(("held", "releasing", "reserved"), _recomputed(pool, node.number), strict=True):
+        for name, expected in zip(("held", "releasing", "reserved"), sums[node.number], strict=True):
             if getattr(node, name) != expected:
                 yield f"{node.name}.{name} is {getattr(node, name)}, its tasks add up to {expected}"
-
-
-def _recomputed(pool: Pool, number: int) -> tuple[Room, Room, Room]:
-    held, releasing, reserved = Room(), Room(), Room()
-    for job, task in standing(pool):
-        if task.node != number:
-            continue
-        amount = amount_of(pool.nodes[number], job.group(task.index), task.devices)
-        if task.state == "reserved":
-            add(reserved, *amount)
-            continue
-        add(held, *amount)
-        if is_leaving(job, task):
-            add(releasing, *amount)
-    return held, releasing, reserved
 
 
 def indices_are_true(pool: Pool) -> Complaints:
@@ -136,7 +121,8 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
             yield f"{job.id} is {job.phase}, its tasks are {sorted(states)}"
         for place in job.promise if job.phase != "evicting" else ():
             member = job.task(place.index)
-            if member is None or member.eviction is None:
+            comes_now = member is None and pool.turn_open  # the old one has just gone, and the new one is decided next
+            if not comes_now and (member is None or member.eviction is None):
                 yield f"{job.id} is {job.phase}, and another place is kept for its task {place.index}"
         if (job.phase == "evicting") != (job.eviction is not None):
             yield f"{job.id} is {job.phase} and its eviction is {job.eviction}"
@@ -162,6 +148,14 @@ def promises_can_come_true(pool: Pool) -> Complaints:
     for at, name in promised.items():
         if taken[at] > 1:
             yield f"{name} is promised device {at[1]} of {pool.nodes[at[0]].name}, of which too much is taken: {taken[at]}"
+
+
+def who_has_left_has_its_place(pool: Pool) -> Complaints:
+    """A place is kept only for those who are still on their way out of their own."""
+    for job in pool.jobs.values():
+        for place in job.promise if job.phase != "evicting" else ():
+            if job.task(place.index) is None:
+                yield f"task {place.index} of {job.id} has left, and its new place is still only kept for it"
 
 
 def no_half_gang_stays(pool: Pool) -> Complaints:
@@ -195,7 +189,13 @@ def plans_have_their_asker(pool: Pool) -> Complaints:
             yield f"plan {plan.seq} is for {plan.job}, which does not wait for it"
 
 
-TURN_RULES = (promises_can_come_true, no_half_gang_stays, whoever_waits_was_told_why, plans_have_their_asker)
+TURN_RULES = (
+    promises_can_come_true,
+    who_has_left_has_its_place,
+    no_half_gang_stays,
+    whoever_waits_was_told_why,
+    plans_have_their_asker,
+)
 
 
 # --- over one state, after everything has come to rest

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import core, engine, fleet, fold, intake, placements, restart, told
+from . import core, engine, fleet, fold, intake, placements, preemptions, replicas, restart, told
 from .table import Row, Run, show
 
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
@@ -22,6 +22,8 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "fold": fold.measure,
     "told": told.measure,
     "placements": placements.measure,
+    "preemptions": preemptions.measure,
+    "replicas": replicas.measure,
     "fleet": fleet.measure,
     "restart": restart.measure,
 }

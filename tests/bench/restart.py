@@ -1,4 +1,7 @@
-"""How long a service takes to be ready again: on a short log, on a long one, and on a long one with its snapshot."""
+"""How long a service takes to be ready again: on a short log, on a long one, and on a long one with its snapshot.
+
+A million records: `python -m tests.bench restart --records 1000000`.
+"""
 
 import asyncio
 import time
@@ -7,7 +10,7 @@ from bailiff_bus import topics
 from bailiff_bus.kafka import KafkaBus
 from bailiff_devstack.stack import Plan, Stack
 
-from .synthetic import long_log
+from .synthetic import plain_log
 from .table import Row, Run
 
 SERVICE = "victim-selection"
@@ -17,7 +20,7 @@ SHORT = 100  # records: on an empty log the service is not ready, for there is n
 def measure(run: Run) -> list[Row]:
     """The log is synthetic; the service, its process and the Kafka are real."""
     run.say(f"making a log of {run.records:,} records")
-    wires = long_log(run.records)
+    wires = list(plain_log(run.records))
     stack = Stack(run.folder, Plan())
     stack.folder.mkdir(parents=True, exist_ok=True)
     try:

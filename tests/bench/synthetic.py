@@ -3,19 +3,21 @@
 Jobs of one to eight GPUs come, run and end; every 40th is urgent and displaces others, who leave and come back.
 """
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count, islice
 
 from bailiff_admission.draft import Draft
 from bailiff_bus.log import chained
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
-from bailiff_core.fold import fold
+from bailiff_core.fold import apply, fold
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.model.places import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import ChainHead, Record, Wire, facts
-from bailiff_core.records.payload import Fact
+from bailiff_core.records import ChainHead, Record, Wire, decisions, facts
+from bailiff_core.records.payload import Fact, Payload
 from bailiff_core.victims.batch import select_batch
 
 DOMAIN = "pool-a"
@@ -37,13 +39,63 @@ def long_log(records: int) -> list[Wire]:
     return wires
 
 
+def plain_log(records: int) -> Iterator[Wire]:
+    """At least so many records that chain and fold, made quickly: one job after another runs for a minute.
+
+    What stands in it as decisions was not decided, so it is for reading only. Ended jobs and ids of requests are
+    forgotten after their time, as they are in a log of years.
+    """
+    pool, head, digest_at = Pool(), ChainHead(DOMAIN), 0
+    first = _first_records() + [_plain(pool, 2 + 1 + n, False, _joined(n)) for n in range(NODES)]
+    pending = [*first[:-1], replace(first[-1], turn_end=True)]
+    for number in count():
+        for record, wire, after in chained(head, pending):
+            apply(pool, record)
+            head = after
+            yield wire
+        if pool.seq >= records:
+            return
+        pending, now = [], START + number * 60 * SECOND
+        if pool.seq - digest_at >= DIGEST_EVERY:
+            digest_at = pool.seq
+            digest = facts.StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool))
+            pending.append(_plain(pool, pool.seq + 1, False, digest, now))
+        for kind, ends_turn in _LIFE:
+            data = kind(number, pool.nodes[number % NODES].name)
+            pending.append(_plain(pool, pool.seq + 1 + len(pending), ends_turn, data, now))
+
+
+def _plain(pool: Pool, seq: int, turn_end: bool, data: Payload, time: int = START) -> Record:
+    """`turn`: one for each job is enough."""
+    return Record(
+        domain=DOMAIN, seq=seq, epoch=1, turn=max(1, pool.turn + 1), turn_end=turn_end, time=time, prev="", writer="w",
+        engine=ENGINE, policy=1, type=data.type_name(), data=data, cause=f"bailiff.requests/0/{seq}",
+        inputs=(("bailiff.requests/0", seq),),
+    )  # fmt: skip
+
+
+def _task(number: int, node: str) -> dict[str, object]:
+    return {"job": f"job-{number}", "attempt": 1, "task": 0, "node": node}
+
+
+def _placed(number: int, node: str) -> Payload:
+    share = NodeShare(node=number % NODES, tasks="0", devices="0")
+    return decisions.JobPlaced(job=f"job-{number}", attempt=1, placement=(share,), reserved=False)
+
+
+_LIFE: tuple[tuple[Callable[[int, str], Payload], bool], ...] = (
+    (lambda number, node: _submitted(number, gpus=1), False),
+    (_placed, True),
+    (lambda number, node: facts.TaskStarted(**_task(number, node)), True),
+    (lambda number, node: facts.TaskExited(**_task(number, node), exit_code=0), False),
+    (lambda number, node: facts.TaskReleased(**_task(number, node)), False),
+    (lambda number, node: decisions.JobEnded(job=f"job-{number}", attempt=1, outcome="succeeded"), True),
+)
+
+
 def _turns() -> Iterator[list[Wire]]:
     pool, head = Pool(), ChainHead(DOMAIN)
-    first = [
-        _first(0, 0, False, facts.DomainCreated(domain=DOMAIN, partition=0, nonce="0" * 32)),
-        _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
-        _first(2, 1, False, facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)),
-    ]
+    first = _first_records()
     for record in first:
         fold(pool, record)
         pool.turn_open = not record.turn_end
@@ -63,6 +115,14 @@ def _turns() -> Iterator[list[Wire]]:
             prepared = chained(head, draft.finish())
             yield [wire for _, wire, _ in prepared]
             head = prepared[-1][2]
+
+
+def _first_records() -> list[Record]:
+    return [
+        _first(0, 0, False, facts.DomainCreated(domain=DOMAIN, partition=0, nonce="0" * 32)),
+        _first(1, 0, True, facts.PolicyApplied(policy=DEFAULT_POLICY.complete())),
+        _first(2, 1, False, facts.WriterStarted(writer="w", release="0", digest="0", logic=LOGIC, state_schema=STATE_SCHEMA)),
+    ]
 
 
 def _first(seq: int, epoch: int, turn_end: bool, fact: Fact) -> Record:
@@ -110,9 +170,9 @@ def _at(pool: Pool, name: str, task: int) -> dict[str, object]:
     return {"job": name, "attempt": job.attempt, "task": task, "node": pool.nodes[job.tasks[task].node].name}
 
 
-def _submitted(number: int) -> Fact:
+def _submitted(number: int, gpus: int = 0) -> Fact:
     urgent = number % 40 == 0
-    gpus = 1 << number * 7 % 4
+    gpus = gpus or 1 << number * 7 % 4
     demand = JobDemand(
         job=f"job-{number}",
         tasks=(TaskGroup(gpu_milli=gpus * 1000, cpu_milli=4000, memory_bytes=8 << 30),),

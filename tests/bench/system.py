@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -94,21 +94,26 @@ async def publishing(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
         await producer.stop()
 
 
-async def make_topics(bootstrap: str, names: list[str]) -> None:
-    """Plain topics of one partition."""
+async def make_topics(bootstrap: str, names: Sequence[str], flushed: Sequence[str] = ()) -> None:
+    """Plain topics of one partition; the broker flushes these at every message, as it does the audit topic."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        await admin.create_topics([NewTopic(name, 1, 1) for name in names])
+        await admin.create_topics(
+            [NewTopic(name, 1, 1, topic_configs={"flush.messages": "1"} if name in flushed else {}) for name in names]
+        )
     finally:
         await admin.close()
 
 
 @asynccontextmanager
-async def raw_hops(bootstrap: str, hops: int) -> AsyncIterator[Callable[[], Awaitable[float]]]:
-    """A way to send one message through so many topics, each read and sent on by a consumer of its own: seconds."""
-    names = [f"bench-hop-{n}" for n in range(hops)]
-    await make_topics(bootstrap, names)
+async def raw_hops(bootstrap: str, hops: int, flushed: Sequence[int] = ()) -> AsyncIterator[Callable[[], Awaitable[float]]]:
+    """A way to send one message through so many topics, each read and sent on by a consumer of its own: seconds.
+
+    flushed: which of the topics the broker flushes at every message.
+    """
+    names = [f"bench-hop-{n}-of-{hops}" for n in range(hops)]
+    await make_topics(bootstrap, names, [names[at] for at in flushed])
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumers = []
     for name in names:

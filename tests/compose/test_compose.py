@@ -49,7 +49,7 @@ class Compose:
         """The image that it builds."""
         return f"{self.project}:test"
 
-    def __call__(self, *arguments: str, timeout: float = 900, check: bool = True) -> str:
+    def __call__(self, *arguments: str, timeout: float = 1500, check: bool = True) -> str:
         """`docker compose` with these arguments; what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
         names = ("BAILIFF_KAFKA_PORT", "BAILIFF_KAFKA_PORT_2", "BAILIFF_KAFKA_PORT_3", "BAILIFF_PROMETHEUS_PORT")

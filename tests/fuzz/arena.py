@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -131,8 +132,14 @@ class Inputs:
     wires: Sequence[tuple[Headers, bytes]] = ()  # true records of the log, to forge others from
 
     def batch(self, count: int) -> list[Sent]:
-        """The next so many, each type as often as any other, and now and then a forged record."""
-        return [self._next() for _ in range(count)]
+        """The next so many, each type as often as any other, and now and then a forged record; as large as brokers take."""
+        found: list[Sent] = []
+        while len(found) < count:
+            topic, headers, value = self._next()
+            with suppress(ValueError):
+                topics.check_size(topic, self.domain.encode(), headers, value)
+                found.append((topic, headers, value))
+        return found
 
     def _next(self) -> Sent:
         self.number += 1

@@ -21,6 +21,17 @@ from bailiff_core.records.facts import ClockStepped, JobScaled, StateDigest, Tas
 FOLDER = Path(__file__).parent
 
 
+def goes_on(story: Story, rounds: int) -> None:
+    """So many times: victim selection answers if asked, who is told to leave leaves, who may start starts."""
+    for _ in range(rounds):
+        if story.pool.selection is not None:
+            story.propose(after=SECOND)
+        for name in list(story.pool.leaving):
+            story.yields(name, after=SECOND)
+        for name in list(story.pool.starting):
+            story.started(name, after=SECOND)
+
+
 def preemption_of_one_node(story: Story) -> None:
     """One node, one job that has to leave for a more urgent one, and comes back."""
     story.node("gpu-01", gpus=8, labels={"zone": "a"})
@@ -137,28 +148,13 @@ def projects_borrow_and_give_back(story: Story) -> None:
     story.runs("elastic", gpus=1, tasks=10, min_tasks=2, project="night")
     story.runs("sweep", gpus=4, project="day", after=MINUTE)
     story.submit("serve", gpus=2, tasks=2, min_tasks=1, cls="inference", project="serving", after=10 * MINUTE)
-    for _ in range(6):
-        if story.pool.selection is not None:
-            story.propose(after=SECOND)
-        for name in list(story.pool.leaving):
-            story.yields(name, after=SECOND)
-        for name in list(story.pool.starting):
-            story.started(name, after=SECOND)
+    goes_on(story, rounds=6)
     story.turn(JobScaled(request=story.request(), job="serve", tasks=4), after=MINUTE)
-    for _ in range(8):
-        if story.pool.selection is not None:
-            story.propose(after=SECOND)
-        for name in list(story.pool.leaving):
-            story.yields(name, after=SECOND)
-        for name in list(story.pool.starting):
-            story.started(name, after=SECOND)
+    goes_on(story, rounds=8)
     story.restart(after=MINUTE)
     story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
     story.cancel("serve", after=HOUR)
-    for name in list(story.pool.leaving):
-        story.yields(name, after=SECOND)
-    for name in list(story.pool.starting):
-        story.started(name, after=SECOND)
+    goes_on(story, rounds=1)
 
 
 def shared_devices_and_moves(story: Story) -> None:
@@ -171,13 +167,7 @@ def shared_devices_and_moves(story: Story) -> None:
     story.runs("one", gpus=1, after=SECOND)
     story.runs("two", gpus=1, after=SECOND)
     story.submit("large", gpus=3, after=MINUTE)
-    for _ in range(4):
-        if story.pool.selection is not None:
-            story.propose(after=SECOND)
-        for name in list(story.pool.leaving):
-            story.yields(name, after=SECOND)
-        for name in list(story.pool.starting):
-            story.started(name, after=SECOND)
+    goes_on(story, rounds=4)
     story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)))
     story.ends("half", after=HOUR)
 

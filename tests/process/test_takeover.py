@@ -1,20 +1,23 @@
-"""Two replicas of every control service share four pools; when one of a kind dies, the other takes over what it had."""
+"""Two replicas of every control service share four pools; when one of a kind dies, or of each, the others take over."""
 
 import asyncio
+import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
 from tests.system import System, Watch
 
 from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_devstack.identity import wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 CONTROL = ("admission", "victim-selection", "eviction-executor")
 POOLS = ("pool-a", "pool-b", "pool-c", "pool-d")
-ALL_OF_THEM = '"partitions": [0, 1, 2, 3]'
+OWNED = re.compile(r'"partitions": (\[[0-9, ]*\]), "event": "domains owned"')
 
 
 @pytest.fixture
@@ -26,38 +29,49 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         for name in CONTROL:
             system.stack.start_service(name, replica="-b")
         system.wait_ready()
+        assert wait_until(lambda: all(len(owned(system, f"{name}{b}")) == 2 for name in CONTROL for b in ("", "-b")), 60)
         yield system
     finally:
         system.stop()
 
 
-async def test_the_other_replica_takes_the_pools_over(pairs: System) -> None:
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        pytest.param([CONTROL], id="all-at-once"),
+        pytest.param([(name,) for name in CONTROL], id="one-after-another", marks=pytest.mark.long),
+    ],
+)
+async def test_the_other_replicas_take_the_pools_over(pairs: System, deaths: Sequence[Sequence[str]]) -> None:
     async with AsyncExitStack() as open_pools:
         pools = [await open_pools.enter_async_context(pairs.watch(name)) for name in POOLS]
         for pool in pools:
             await pool.submit(whole(pool), gpus=8)
         for pool in pools:
             await pool.until_running(whole(pool))
-        for name in CONTROL:
-            seconds = await taken_over(pairs, pools[0], dead=name, other=f"{name}-b")
-            print(f"{name}: killed, and after {seconds:.1f} s the other replica had all four pools")
-            await every_pool_is_served(pools, f"without-{name}")
-            pairs.start_service(name)
+        for number, dead in enumerate(deaths):
+            seconds = await taken_over(pairs, pools[0], dead)
+            print(f"{', '.join(dead)}: killed, and after {seconds:.1f} s the others had all four pools")
+            await every_pool_is_served(pools, f"urgent-{number}")
+            for name in dead:
+                pairs.start_service(name)
             await asyncio.to_thread(pairs.wait_ready)
 
-        # All at once, and those that took over before.
-        for name in CONTROL:
-            pairs.kill(f"{name}-b")
-        await every_pool_is_served(pools, "without-all")
 
-
-async def taken_over(system: System, pool: Watch, dead: str, other: str) -> float:
-    """Kill one replica; how many seconds later the other one knew that every pool is its own."""
-    told = len(system.log_of(other))
+async def taken_over(system: System, pool: Watch, dead: Sequence[str]) -> float:
+    """Kill these replicas; how many seconds later the other ones knew that every pool is their own."""
+    others = [f"{name}-b" for name in dead]
     began = time.monotonic()
-    system.kill(dead)
-    await pool.until(f"{other} has all pools", lambda _: ALL_OF_THEM in system.log_of(other)[told:])
+    system.kill(*dead)
+
+    await pool.until(f"{', '.join(others)} have all pools", lambda _: all(len(owned(system, other)) == 4 for other in others))
     return time.monotonic() - began
+
+
+def owned(system: System, replica: str) -> list[int]:
+    """The pools that this replica has said last to be its own."""
+    said = OWNED.findall(system.log_of(replica))
+    return list(json.loads(said[-1])) if said else []
 
 
 async def every_pool_is_served(pools: list[Watch], urgent: str) -> None:

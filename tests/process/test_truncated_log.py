@@ -2,7 +2,10 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from tests.kafka_disk import cut_tail
@@ -13,6 +16,8 @@ from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import NodeHeartbeat, ReportBody
 from bailiff_core.records.decisions import JobPlaced
 from bailiff_core.records.facts import JobSubmitted, LogTruncated, WriterStarted
+
+LIVES = 'while read up _ < /proc/uptime; do echo "$$ $up" >> {beats}; sleep 0.05; done'
 
 
 @pytest.fixture
@@ -31,9 +36,9 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         await pool.submit("kept", gpus=2)
         await pool.until_running("kept")
         await pool.noted("kept", attempt=1)
-        await pool.submit("forgotten", gpus=4)
+        await pool.submit("forgotten", LIVES.format(beats=beats_of(pool)), gpus=4)
         await pool.until_running("forgotten")
-        await pool.noted("forgotten", attempt=1)
+        await pool.until("it says so itself", lambda _: beats_of(pool).exists())
         placed = next(
             entry for entry in pool.entries if isinstance(entry.record.data, JobPlaced) and entry.record.data.job == "forgotten"
         )
@@ -73,6 +78,10 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         pool.assert_started_once("kept")
         submitted = [fact.demand.job for fact in pool.facts(JobSubmitted)]
         assert sorted(submitted) == ["asked-meanwhile", "forgotten", "kept"]
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        await pool.until("the forgotten one lives", lambda _: max(last for _, last in lives(pool)) > now)
+        times = lives(pool)
+        assert all(last < first for (_, last), (first, _) in pairwise(times)), f"it ran twice at the same time: {times}"
         await pool.verify(orphans=True)
 
 
@@ -89,3 +98,17 @@ async def said_to_have_obeyed(pool: Watch, seq: int, *, anew: bool = False) -> N
         return False
 
     await pool.until_true(f"an agent says that it has obeyed #{seq}", said)
+
+
+def beats_of(pool: Watch) -> Path:
+    """Where the forgotten job's processes note that they live."""
+    return pool.system.marks / "forgotten.beats"
+
+
+def lives(pool: Watch) -> list[tuple[float, float]]:
+    """When each of these processes lived, by its own notes: first and last moment, boot clock, in order."""
+    notes: dict[str, list[float]] = {}
+    for line in beats_of(pool).read_text().splitlines():
+        process, at = line.split()
+        notes.setdefault(process, []).append(float(at))
+    return sorted((times[0], times[-1]) for times in notes.values())

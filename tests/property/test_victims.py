@@ -9,7 +9,7 @@ from random import Random
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.builders import Sketch, asking
 from tests.property.small_pools import best_set, fits, may_go, random_pool
@@ -22,6 +22,7 @@ from tests.property.victim_worlds import (
     chain,
     cost,
     free_room,
+    in_racks,
     irreducible,
     leaving,
     makes_room,
@@ -242,6 +243,24 @@ def check_moves(seed: int, steps: int = 20_000) -> Answer:
     return answer
 
 
+def check_moves_in_racks(seed: int) -> Answer:
+    """The same where some jobs must stay within one rack."""
+    random = Random(seed)
+    sketch, asker = random_world(random, "consolidate")
+    pool = sketch.pool
+    bound = in_racks(random, sketch)
+    scene = scene_of(pool)
+    answer = select(Batch.on(scene), asking(asker), "consolidate", Budget(20_000))
+    if answer.refused == "impossible":
+        assert not within_limits(pool, asker, {}) or best_moves(pool, asker, bound) is None
+    if answer.victims:
+        assert all(victim.goes_on for victim in answer.victims)
+        if answer.explanation.proven:
+            assert chosen(pool, answer) == best_moves(pool, asker, bound)
+        assert isinstance(check_answer(scene, shares_now(scene), asker, answer), Accepted)
+    return answer
+
+
 def everyone_stands(pool: Pool, asker: Job, answer: Answer) -> None:
     """The asker and all who are moved have places of their own, on room that nobody keeps."""
     gone = leaving(pool, chosen(pool, answer))
@@ -261,6 +280,7 @@ def everyone_stands(pool: Pool, asker: Job, answer: Answer) -> None:
 
 @pytest.mark.parametrize("verb", ["preempt", "reclaim"])
 @settings(max_examples=250, deadline=None)
+@example(seed=1137)  # one victim that shares two devices frees both
 @given(seed=SEEDS)
 def test_projects_surplus_and_shared_devices_against_every_set(verb: Verb, seed: int) -> None:
     check_world(seed, verb)
@@ -278,6 +298,13 @@ def test_moves_against_every_set_of_movers(seed: int) -> None:
     check_moves(seed)
 
 
+def test_consolidate_decides() -> None:
+    answers = [check(seed) for seed in range(150) for check in (check_moves, check_moves_in_racks)]
+    assert sum(bool(answer.victims) for answer in answers) > 3
+    assert not any(answer.refused == "gave-up" for answer in answers)
+    assert all(answer.explanation.proven for answer in answers if answer.victims)
+
+
 @settings(max_examples=100, deadline=None)
 @given(seed=SEEDS, verb=st.sampled_from(["preempt", "reclaim"]), steps=st.integers(1, 60))
 def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int, verb: Verb, steps: int) -> None:
@@ -290,6 +317,13 @@ def test_in_such_pools_a_small_budget_costs_the_proof_and_nothing_else(seed: int
 @given(seed=SEEDS)
 def test_all_verbs_against_every_set_at_length(verb: Verb, seed: int) -> None:
     check_moves(seed) if verb == "consolidate" else check_world(seed, verb)
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(seed=SEEDS)
+def test_moves_in_racks_at_length(seed: int) -> None:
+    check_moves_in_racks(seed)
 
 
 @pytest.mark.long

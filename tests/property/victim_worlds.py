@@ -5,13 +5,14 @@ tests of their own.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, product
 from random import Random
 
 from tests.builders import HOUR, MINUTE, Sketch, group
 
+from bailiff_core.model.demand import TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.model.pool import Job, Pool
 
@@ -155,6 +156,25 @@ def all_stand(state: State, tasks: tuple) -> bool:
         return any(rest(_looks_alike(left), at + 1) for _, _, left in _ways(state, tasks[at], None))
 
     return rest(_looks_alike(state), 0)
+
+
+def all_stand_in_racks(state: State, tasks: tuple, racks: tuple[int, ...], stay: tuple[tuple[str, int], ...]) -> bool:
+    """The same for pairs of a task and whom it must share a rack with, if with anybody. stay: racks that are settled."""
+
+    @cache
+    def rest(state: State, at: int, fixed: tuple[tuple[str, int], ...]) -> bool:
+        if at == len(tasks):
+            return True
+        asked, bond = tasks[at]
+        rack = dict(fixed).get(bond)
+        allowed = {number for number, of in enumerate(racks) if rack is None or of == rack}
+        for node, _, left in _ways(state, asked, allowed):
+            now = fixed if bond is None else tuple(sorted({**dict(fixed), bond: racks[node]}.items()))
+            if rest(_looks_alike(left), at + 1, now):
+                return True
+        return False
+
+    return rest(_looks_alike(state), 0, stay)
 
 
 def _looks_alike(state: State) -> State:
@@ -445,15 +465,48 @@ def irreducible(pool: Pool, asker: Job, choice: Choice) -> bool:
     return not any(makes_room(pool, asker, {**choice, name: count - 1}) for name, count in choice.items())
 
 
-def best_moves(pool: Pool, asker: Job) -> Choice | None:
-    """The best set of movers, surplus one by one before a whole job, each with a place of its own; or `None`."""
+def in_racks(random: Random, sketch: Sketch) -> list[str]:
+    """Put the nodes into two racks; some jobs that stand in one of them must stay in one. Their names."""
+    pool = sketch.pool
+    document = pool.policy.model_dump(mode="json")
+    document["topologies"] = [{"name": "hall", "levels": ["rack"]}]
+    pool.policy = Policy.model_validate_json(json.dumps(document))
+    for node in pool.nodes.values():
+        node.labels["rack"] = f"r{node.number % 2}"
+    bound = []
+    for job in pool.jobs.values():
+        here = {task.node % 2 for task in job.tasks}
+        if job.size > 1 and len(here) < 2 and random.random() < 0.7:
+            job.demand = job.demand.model_copy(update={"topology": TopologyRule(topology="hall", required="rack")})
+            bound.append(job.id)
+    pool.scene = None
+    return bound
+
+
+def best_moves(pool: Pool, asker: Job, bound: Sequence[str] = ()) -> Choice | None:
+    """The best set of movers, surplus one by one before a whole job, each with a place of its own; or `None`.
+
+    bound: jobs of which all members stand in one rack.
+    """
+    racks = tuple(number % 2 for number in sorted(pool.nodes))
     jobs = candidates(pool, asker, "consolidate")
     most = pool.policy.preemption.most_moved
     sets = [choice for choice in choices(pool, asker, "consolidate") if 0 < len(choice) <= (len(jobs) if most < 0 else most)]
     for choice in sorted(sets, key=lambda choice: cost(pool, choice)):
         gone = leaving(pool, choice)
-        tasks = [asker.groups()[index] for index in asked_first(asker)]
-        tasks += [pool.jobs[name].groups()[index] for name, indices in gone.items() for index in indices]
-        if budgets_allow(pool, choice) and all_stand(free_room(pool, gone), tuple(sorted(tasks, key=repr))):
+        if not budgets_allow(pool, choice):
+            continue
+        tasks = [(asker.groups()[index], asker.id if asker.id in bound else None) for index in asked_first(asker)]
+        stay: dict[str, int] = {}
+        for name, indices in gone.items():
+            job = pool.jobs[name]
+            tasks += [(job.groups()[index], name if name in bound else None) for index in indices]
+            stay.update((name, racks[task.node]) for task in job.tasks if name in bound and task.index not in indices)
+        tasks.sort(key=repr)
+        free = free_room(pool, gone)
+        if not bound:
+            if all_stand(free, tuple(asked for asked, _ in tasks)):
+                return choice
+        elif all_stand_in_racks(free, tuple(tasks), racks, tuple(sorted(stay.items()))):
             return choice
     return None

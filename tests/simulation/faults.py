@@ -92,8 +92,13 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
             events.append(Event(at, "cut", service, random.choice([2.0, 10.0])))
         elif roll < 92:
             events.append(Event(at, random.choice(["kill-mid-turn", "pause-mid-turn"]), "admission-0", random.choice([0.1, 9.0])))
-        elif roll < 96:
+        elif roll < 95:
             events.append(Event(at, "outage", "everybody", random.choice([1.0, 5.0, 20.0])))
+        elif roll < 97:
+            wrong = random.choice(["clock-back", "clock-fast"])
+            events.append(Event(at, wrong, random.choice([service, node]), random.choice([1.0, 10.0, 30.0])))
+        elif roll < 98:
+            events.append(Event(at, "inputs-gone", "everybody", random.choice([1.0, 9.0])))
         else:
             events.append(Event(at, "task-dies", node))
     return sorted(events, key=lambda event: event.at)

@@ -13,7 +13,7 @@ import pytest
 from .shrink import shrink
 from .world import run
 
-FEW = 60
+FEW = 70
 MANY = 10_000
 STEP = 10
 SHRINK_S = 60.0

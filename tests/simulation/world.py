@@ -26,11 +26,11 @@ from bailiff_bus.ambient import Ambient
 from bailiff_bus.domains import FollowingService
 from bailiff_bus.envelope import Unacceptable, unwrap, unwrap_dead_letter
 from bailiff_bus.log import AuditReader
-from bailiff_bus.memory import MemoryBus, MemoryCluster
+from bailiff_bus.memory import MemoryBus, MemoryCluster, Partition
 from bailiff_bus.messages import Proposal, RequestBody
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
-from bailiff_bus.runtime import Service
+from bailiff_bus.runtime import ExitCode, MustStop, Service
 from bailiff_bus.settings import ServiceSettings
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
@@ -50,8 +50,10 @@ from .processes import Process, VirtualLoop
 from .witness import Witness
 from .work import START, clean_up, client
 
-PATIENCE = 300.0  # and so long everything may take to come to rest
+PATIENCE = 300.0  # and so long everything may take to come to rest, from the end of the last job on
 SETTLED_FOR = 2.0
+HOURS = 2 * 3_600_000_000
+INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 
 
 @dataclass
@@ -159,6 +161,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.all_processes: list[Process] = []
         self.lives: dict[str, int] = {}
+        self.wrong_clocks: set[str] = set()
         self.skews = dict(plan.skews)
         (folder / "pools.yaml").write_text(json.dumps({"pools": [{"name": DOMAIN, "partition": 0}]}), encoding="utf-8")
         (folder / "policy.yaml").write_text(self.policy.model_dump_json(), encoding="utf-8")
@@ -173,9 +176,9 @@ class World:
         """The clocks and dice of one life of a process."""
         self.lives[name] = self.lives.get(name, 0) + 1
         dice = Random(f"{self.plan.seed}/{name}/{self.lives[name]}")
-        skew = self.skews[name.removeprefix("agent-")]
+        at = name.removeprefix("agent-")
         return Ambient(
-            wall=lambda: self.broker_time() + skew,
+            wall=lambda: self.broker_time() + self.skews[at],
             boot=lambda: int((self.loop.time() - booted_at) * 1_000_000),
             fresh=lambda: dice.randbytes(16),
         )
@@ -208,6 +211,11 @@ class World:
                 await make(bus).run(asyncio.Event())
             except BusUnavailable as error:
                 self.witness.tell(f"{process.name}: {error}; trying again")
+            except MustStop as error:
+                if error.code != ExitCode.CLOCK or process.name not in self.wrong_clocks:
+                    self.witness.complain(f"{process.name} stopped: {error}")
+                    return
+                self.witness.tell(f"{process.name} stopped, and is started again: {error}")
             except Exception as error:  # noqa: BLE001 - the service has died, whatever of
                 *_, last = traceback.extract_tb(error.__traceback__)
                 where = f"{last.filename}:{last.lineno}"
@@ -292,6 +300,14 @@ class World:
                 self.weather.cut |= cut
                 await asyncio.sleep(seconds)
                 self.weather.cut -= cut
+            case "clock-back" | "clock-fast":
+                step = HOURS if event.kind == "clock-fast" else -HOURS
+                self.skews[target] += step
+                self.wrong_clocks.add(target)
+                await asyncio.sleep(seconds)
+                self.skews[target] -= step
+            case "inputs-gone":
+                await self._inputs_gone(seconds)
             case "task-dies":
                 self.machines[target].fail_one(self.random)
 
@@ -307,6 +323,17 @@ class World:
         strike = self._kill if event.kind.startswith("kill") else self._pause
         writers = [name for name in self.plan.replicas if name.startswith("admission")]
         await asyncio.gather(*(strike(name, event.seconds) for name in writers))
+
+    async def _inputs_gone(self, seconds: float) -> None:
+        """All writers are down for longer than the inputs are kept."""
+        async with asyncio.TaskGroup() as group:
+            for name in self.plan.replicas:
+                if name.startswith("admission"):
+                    group.create_task(self._kill(name, seconds))
+            await asyncio.sleep(seconds * 0.9)
+            for topic in INPUTS:
+                for number, partition in enumerate(self.cluster.partitions(topic)):
+                    self.cluster.trim(topic, number, partition.end)
 
     async def _kill(self, name: str, seconds: float) -> None:
         if self.processes[name].state != "killed":
@@ -354,9 +381,11 @@ class World:
         self.witness.tell("*** from here on nothing goes wrong any more")
         await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
         rested_since = self.loop.time()
-        end = self.loop.time() + PATIENCE
+        end, ended = self.loop.time() + PATIENCE, 0
         while self.loop.time() < end and self.witness.violation is None:
             await asyncio.sleep(0.5)
+            if ended != (ended := self.witness.kinds["JobEnded"]):
+                end = self.loop.time() + PATIENCE
             if not self._at_rest():
                 rested_since = self.loop.time()
             elif self.loop.time() - rested_since > SETTLED_FOR:
@@ -366,8 +395,9 @@ class World:
 
     def _at_rest(self) -> bool:
         pool = self.witness.pool
-        owed = [*nothing_is_owed(pool), *every_node_is_back(pool)]
-        return not pool.turn_open and not owed and not self.living() and len(pool.nodes) == len(self.machines)
+        if pool.turn_open or self.living() or len(pool.nodes) < len(self.machines):
+            return False
+        return not [*nothing_is_owed(pool), *every_node_is_back(pool)]
 
     async def _last_checks(self) -> None:
         witness = self.witness
@@ -417,8 +447,13 @@ class World:
             for message in self.cluster.messages(topics.DEAD_LETTERS.name, partition):
                 letter, _, _ = unwrap_dead_letter(message)
                 letters.add((letter.topic, letter.partition, letter.offset))
-        found += [f"the rejected input {place} has no dead letter" for place in sorted(places - letters)]
+        there = {(topic, number, partition.begin) for topic in INPUTS for number, partition in self._partitions(topic)}
+        gone = {place for place in places if any(place[:2] == at[:2] and place[2] < at[2] for at in there)}
+        found += [f"the rejected input {place} has no dead letter" for place in sorted(places - letters - gone)]
         return found
+
+    def _partitions(self, topic: str) -> list[tuple[int, Partition]]:
+        return list(enumerate(self.cluster.partitions(topic)))
 
     async def tear_down(self) -> None:
         """Let every process end, so that nothing is left behind for the next run."""

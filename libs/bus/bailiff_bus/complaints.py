@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from bailiff_core.model.document import TEN_YEARS
+
 PRIVATE = ("spec",)
 LONGEST_SENTENCE = 300
 MOST_SENTENCES = 5
@@ -102,6 +104,8 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 def _wanted(kind: str, context: dict[str, Any], message: str) -> str:
+    if context.get("le") == TEN_YEARS:
+        return "at most 3650d"
     for limit, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
         if limit in context:
             return f"a whole number {sign} {context[limit]}"

@@ -7,7 +7,9 @@ servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 import structlog
@@ -26,6 +28,8 @@ log = structlog.get_logger()
 MIB = 1024 * 1024
 NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
+SAY_AGAIN_S = 30.0
+TEXTS_KNOWN = 100
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -239,7 +243,8 @@ class KafkaProducer:
             max_batch_size=MIB // 8,  # a batch, too, must be within the smallest topic's max.message.bytes
             max_request_size=4 * MIB,
         )
-        self._unacknowledged: dict[asyncio.Future[Receipt], asyncio.TimerHandle] = {}
+        self._unacknowledged: dict[asyncio.Future[Receipt], float] = {}  # until when each may take; the oldest first
+        self._timer: asyncio.TimerHandle | None = None
         self._failure: str | None = None
         self.closed = False
 
@@ -283,19 +288,16 @@ class KafkaProducer:
         loop = asyncio.get_running_loop()
         receipt: asyncio.Future[Receipt] = loop.create_future()
         receipt.add_done_callback(_look)
-        seconds = self._settings.request_timeout
-        self._unacknowledged[receipt] = loop.call_later(
-            seconds, self._fail, f"Kafka at {self._settings.bootstrap} did not acknowledge within {seconds:g} s"
-        )
+        self._unacknowledged[receipt] = loop.time() + self._settings.request_timeout
+        if self._timer is None:
+            self._timer = loop.call_later(self._settings.request_timeout, self._fail_if_late)
 
         def acknowledged(done: "asyncio.Future[Any]") -> None:
             if done.cancelled() or done.exception() is not None:
                 cause = "the send was cancelled" if done.cancelled() else done.exception()
                 self._fail(f"Kafka at {self._settings.bootstrap} did not store a message: {cause}")
                 return
-            timer = self._unacknowledged.pop(receipt, None)
-            if timer is not None:
-                timer.cancel()
+            self._unacknowledged.pop(receipt, None)
             if not receipt.done():
                 where = done.result()
                 # A duplicate-sequence answer has no offset, and aiokafka adds the place within the batch to that -1.
@@ -306,11 +308,25 @@ class KafkaProducer:
         stored.add_done_callback(acknowledged)
         return receipt
 
+    def _fail_if_late(self) -> None:
+        """One timer for all: it looks at the oldest send, and sleeps until that one would be late."""
+        self._timer = None
+        until = next(iter(self._unacknowledged.values()), None)
+        if until is None:
+            return
+        loop = asyncio.get_running_loop()
+        if until > loop.time():
+            self._timer = loop.call_at(until, self._fail_if_late)
+            return
+        seconds = self._settings.request_timeout
+        self._fail(f"Kafka at {self._settings.bootstrap} did not acknowledge within {seconds:g} s")
+
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         unacknowledged, self._unacknowledged = self._unacknowledged, {}
-        for receipt, timer in unacknowledged.items():
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for receipt in unacknowledged:
             if not receipt.done():
                 receipt.set_exception(BusUnavailable(self._failure))
         sending = self._producer._sender.sender_task
@@ -430,19 +446,28 @@ def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -
             raise error(f"{topic}: {text or error.description}")
 
 
-@contextlib.asynccontextmanager
-async def _calling(settings: KafkaSettings, what: str, extra: float = 0.0) -> AsyncIterator[None]:
+class _calling:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as a send
     """One exchange with the brokers, bounded; its failure as a sentence."""
-    seconds = settings.request_timeout + extra
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except OffsetOutOfRangeError:
-        raise
-    except TimeoutError as error:
-        raise BusUnavailable(f"Kafka at {settings.bootstrap} did not {what} within {seconds:g} s") from error
-    except (KafkaError, OSError) as error:
-        raise BusUnavailable(f"Kafka at {settings.bootstrap} did not {what}: {error}") from error
+
+    __slots__ = ("_limit", "_seconds", "_settings", "_what")
+
+    def __init__(self, settings: KafkaSettings, what: str, extra: float = 0.0) -> None:
+        self._settings, self._what, self._seconds = settings, what, settings.request_timeout + extra
+        self._limit = asyncio.timeout(self._seconds)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+            if isinstance(error, TimeoutError):
+                raise error
+        except TimeoutError as late:
+            told = f"Kafka at {self._settings.bootstrap} did not {self._what} within {self._seconds:g} s"
+            raise BusUnavailable(told) from late
+        if isinstance(error, KafkaError | OSError) and not isinstance(error, OffsetOutOfRangeError):
+            raise BusUnavailable(f"Kafka at {self._settings.bootstrap} did not {self._what}: {error}") from error
 
 
 async def _started(client: Any, stop: Any) -> Any:
@@ -473,12 +498,31 @@ def _look(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
-class _OneLine(logging.Handler):
-    """Passes what aiokafka logs on to our log, without tracebacks."""
+class OneLine(logging.Handler):
+    """Passes what aiokafka logs on to our log, without tracebacks.
+
+    In an outage it says the same a hundred times a second: the same words pass once in `SAY_AGAIN_S`, and then with how
+    often they came.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it was said a moment ago."""
+        text, now = record.getMessage(), self._clock()
+        last, left_out = self._said.get(text, (-SAY_AGAIN_S, 0))
+        if now - last < SAY_AGAIN_S:
+            self._said[text] = last, left_out + 1
+            return
+        if len(self._said) >= TEXTS_KNOWN:
+            self._said.clear()
+        self._said[text] = now, 0
         error = record.exc_info[1] if record.exc_info else None
-        log.warning("kafka client", says=record.getMessage(), **({"error": repr(error)} if error else {}))
+        more = {"error": repr(error)} if error else {}
+        log.warning("kafka client", says=text, **more, **({"left_out": left_out} if left_out else {}))
 
 
 def _take_over_logging() -> None:
@@ -486,4 +530,4 @@ def _take_over_logging() -> None:
     if theirs.propagate:
         theirs.propagate = False
         theirs.setLevel(logging.WARNING)
-        theirs.addHandler(_OneLine())
+        theirs.addHandler(OneLine())

@@ -82,7 +82,8 @@ class PoolGauges(Collector):
         try:
             yield
         finally:
-            del self._shown[domain]
+            if self._shown.get(domain) is samples:  # in a simulation all replicas share these
+                del self._shown[domain]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """What Prometheus is told."""

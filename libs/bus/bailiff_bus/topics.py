@@ -242,7 +242,8 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
     settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
     done = []
     async with connected_admin(settings) as admin:
-        brokers = len((await admin.describe_cluster())["brokers"])
+        living = len((await admin.describe_cluster())["brokers"])
+        brokers = max(living, await _most_copies(admin))  # one may be away: no topic gets fewer copies for that
         copies = replication or (REPLICATED_FROM if brokers >= REPLICATED_FROM else 1)
         found = await _partition_counts(admin)
         missing = [topic for topic in TOPICS.values() if topic.name not in found]
@@ -275,6 +276,12 @@ async def _wait_until_known(admin: Any, domains: int) -> None:
         if all(found.get(topic.name, 0) >= topic.partition_count(domains) for topic in TOPICS.values()):
             return
         await asyncio.sleep(0.05)
+
+
+async def _most_copies(admin: Any) -> int:
+    """Of a topic that is ours and exists; 0 before there is any."""
+    ours = [topic for topic in await admin.describe_topics(None) if topic["topic"] in TOPICS]
+    return max((len(partition["replicas"]) for topic in ours for partition in topic["partitions"]), default=0)
 
 
 async def _partition_counts(admin: Any) -> dict[str, int]:

@@ -30,9 +30,15 @@ def parse_yaml(text: str, name: str) -> tuple[Any, Lines]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise UnreadableFile(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    except (ValueError, RecursionError):
-        raise UnreadableFile(f"{name}: not YAML that can be read") from None
+        line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+        tab = "a tab before the text: YAML indents with blanks" if "\t" in line[: len(line) - len(line.lstrip())] else ""
+        raise UnreadableFile(f"{where}: not YAML: {tab or getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise UnreadableFile(
+            f"{name}: not YAML that can be read: an anchor that holds itself, or too much inside one another"
+        ) from None
+    except ValueError as error:
+        raise UnreadableFile(f"{name}: not YAML that can be read: {error}") from None
 
 
 def read_text(path: Path) -> str:

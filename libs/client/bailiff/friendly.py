@@ -21,7 +21,7 @@ from bailiff_bus.complaints import complaints
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.yamlfile import Lines, Place
 from bailiff_core.model.demand import SubGroup, TopologyRule
-from bailiff_core.model.document import SMALLEST_UNITLESS, parse_duration
+from bailiff_core.model.document import SHORTEST_UNITLESS, SMALLEST_UNITLESS, parse_duration
 
 from .problem import ExitCode, Problem
 
@@ -86,6 +86,13 @@ def seconds(value: object) -> str:
         raise Unfriendly(f"expected {wanted}, found {_shown(text)}") from None
     assert isinstance(micros, int)
     return f"{micros / 1_000_000:g}"
+
+
+def duration(value: object) -> object:
+    """A duration as the contract has it; one without a unit would be microseconds."""
+    if type(value) is int and 0 < value < SHORTEST_UNITLESS:
+        raise Unfriendly(f"expected a time with its unit, as in {value}s (us, ms, s, m, h, d), found {value}")
+    return value
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -161,14 +168,14 @@ JOB_FIELDS: Mapping[str, Field] = {
     "user": Field(("demand", "user")),
     "labels": Field(("demand", "labels")),
     "preemptible": Field(("demand", "preemptible")),
-    "grace": Field(("demand", "grace")),
-    "run_time_limit": Field(("demand", "run_time_limit")),
+    "grace": Field(("demand", "grace"), duration),
+    "run_time_limit": Field(("demand", "run_time_limit"), duration),
     "max_failures": Field(("demand", "max_failures")),
     "min_tasks": Field(("demand", "min_tasks")),
     "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
     "topology": Field(("demand", "topology")),
-    "preemption_delay": Field(("demand", "preemption_delay")),
-    "stale_grace": Field(("demand", "stale_grace")),
+    "preemption_delay": Field(("demand", "preemption_delay"), duration),
+    "stale_grace": Field(("demand", "stale_grace"), duration),
     "on_eviction": Field(("demand", "on_eviction")),
     "pack": Field(("demand", "pack")),
     "command": Field(("spec", "command")),
@@ -238,7 +245,10 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
     for name, field in JOB_FIELDS.items():
         if name in document:
             part, key = field.path
-            (demand if part == "demand" else spec)[key] = field.read(document[name])
+            try:
+                (demand if part == "demand" else spec)[key] = field.read(document[name])
+            except Unfriendly as error:
+                faults.append(f"{where((name,))}: {error}")
     if "sim_run_for" in document:
         spec["runtime"] = "simulated"
         spec.setdefault("command", ["true"])

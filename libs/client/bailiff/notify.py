@@ -1,8 +1,9 @@
 """Tells owners of evictions and returns: each event to a webhook or to a local command, at least once.
 
-A hook's position in a pool's log is kept on disk and moves on only after a delivery; what was delivered and not noted
-before a crash comes again, under the same id, so that a receiver can pass over it. Events of one pool reach a hook in
-their order; one that is not taken is tried again, ever more slowly, and holds up only its own hook.
+A hook's position in a pool's log is kept on disk, beside what was folded of the log, and moves on only after a delivery;
+what was delivered and not noted before a crash comes again, under the same id, so that a receiver can pass over it. Events
+of one pool reach a hook in their order; one that is not taken is tried again, ever more slowly, and holds up only its own
+hook.
 """
 
 import asyncio
@@ -11,8 +12,7 @@ import os
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -24,11 +24,11 @@ from bailiff_bus.complaints import complaints
 from bailiff_core.model.document import Document, Duration
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
-from bailiff_core.records.facts import JobSubmitted
 
 from .client import Client
 from .eventline import plain
 from .events import WORDS, EventRow, events_of
+from .followed import Followed
 from .friendly import read_yaml
 from .problem import ExitCode, Problem
 from .projects import below
@@ -298,28 +298,21 @@ class Notifier:
         return since
 
     async def _read(self, domain: str, posts: Sequence[_Post], *, once: bool) -> int:
-        pool, owners = Pool(), dict[str, str]()
-        async with aclosing(self._entries(domain, pool, once=once)) as entries:
-            async for record in entries:
-                if isinstance(record.data, JobSubmitted):
-                    owners[record.data.demand.job] = record.data.demand.user or record.actor
-                rows = events_of(record, pool)
+        def told(record: Record, pool: Pool, owners: Mapping[str, str]) -> None:
+            for row in events_of(record, pool):
+                notice = notice_of(row, owners.get(row["job"], ""))
                 for post in posts:
-                    for row in rows:
-                        notice = notice_of(row, owners.get(row["job"], ""))
-                        if record.seq > post.since and wants(post.hook, notice, pool):
-                            post.owed.append(notice)
-                            post.changed.set()
-                for job in [name for name in owners if name not in pool.jobs] if len(owners) > 2 * len(pool.jobs) + 100 else []:
-                    del owners[job]
+                    if record.seq > post.since and wants(post.hook, notice, pool):
+                        post.owed.append(notice)
+                        post.changed.set()
+
+        folder = self.positions.path.with_name(f"{self.positions.path.name}.folded")
+        followed = Followed(self.client.bus, await self.client.domain(domain), folder, told)
+        head = await followed.run(min(post.since for post in posts), once=once)
         for post in posts:
-            post.read = pool.seq
+            post.read = head
             post.changed.set()
         return 0
-
-    async def _entries(self, domain: str, pool: Pool, *, once: bool) -> AsyncGenerator[Record, None]:
-        async for entry in self.client.follow(domain, pool=pool, on=not once):
-            yield entry.record
 
     async def _tell(self, log: str, post: _Post, *, once: bool) -> int:
         """Deliver in order; the position moves on after each record's last notice."""

@@ -7,10 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bailiff_bus.complaints import found_text
 from bailiff_bus.yamlfile import LOADER, Lines, UnreadableFile, parse_yaml, read_text
 from bailiff_core.plan import Snapshot, read_snapshot
+from bailiff_core.plan.snapshot import names_of
 
-from .policyfile import Faults, fault_lines, faults_of, policy_from, unknown_fields
+from .policyfile import Faults, fault_lines, faults_of, loose_ends, slips
 from .problem import ExitCode, Problem
 
 ADVICE = "what a snapshot may hold: docs/plan.md, docs/schemas/snapshot.json"
@@ -75,15 +77,15 @@ def read_source(file: str) -> Source:
 def snapshot_from(source: Source) -> Snapshot:
     """The snapshot that the document is. Raises `Problem` with every fault."""
     if not isinstance(source.value, dict):
-        raise source.problem([((), "expected the fields of a snapshot: nodes, jobs, projects, policy, now")])
-    faults = unknown_fields(Snapshot, source.value)
+        found = "nothing" if source.value is None else found_text(source.value)
+        raise source.problem([((), f"expected the fields of a snapshot (nodes, jobs, projects, policy, now), found {found}")])
+    faults = slips(Snapshot, source.value)
     try:
         snapshot = read_snapshot(source.value)
     except ValidationError as error:
-        faults += [fault for fault in faults_of(error) if fault[0] != ("policy",)]
-        policy = source.value.get("policy")
-        if isinstance(policy, dict) and "priority_classes" in policy:
-            faults += [(("policy", *place), said) for place, said in policy_from(policy)[1]]
+        ends = loose_ends(source.value.get("policy"), names_of(source.value.get("projects")))
+        faults += [(("policy", *place), said) for place, said in ends]
+        faults += [fault for fault in faults_of(error) if fault[0] != ("policy",) or not ends]
         raise source.problem(faults) from None
     if faults:
         raise source.problem(faults)

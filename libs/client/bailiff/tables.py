@@ -159,7 +159,7 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("project", text(row["project"]))
     facts.add_row("asks for", text(details["demand"]))
     if row["min_tasks"] < row["tasks"]:
-        facts.add_row("tasks", text(f"{_tasks(row)} placed"))
+        facts.add_row("tasks", text(f"{row['placed_tasks']}/{row['tasks']} placed, at least {row['min_tasks']}"))
     if row["reserved_nodes"]:
         facts.add_row("reserved on", text(", ".join(row["reserved_nodes"])))
     request = details["request"]
@@ -171,7 +171,8 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
     if "sub_groups" in request:
         facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
-    facts.add_row("attempts", f"{row['attempt']}, evicted {row['evictions']} times, failed {row['failures']} times")
+    evicted, failed = counted(row["evictions"], "time"), counted(row["failures"], "time")
+    facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
     facts.add_row("submitted", f"{_time(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:
         facts.add_row(

@@ -22,12 +22,16 @@ class Scene:
         self.usage = usage
         self.policy = pool.policy
         self._holdings: Holdings | None = None
+        self._not_held: dict[str, None] = {}  # jobs that changed since anybody asked for the holdings
 
     @property
     def holdings(self) -> Holdings:
-        """Who stands where, as the pool is: trials do not show in it."""
+        """Who stands where, as the pool is: trials do not show in it. Brought up to date when asked for."""
         if self._holdings is None:
             self._holdings = Holdings.of_pool(self.pool)
+        elif self._not_held:
+            self._holdings.refresh(self.pool, self._not_held)
+        self._not_held.clear()
         return self._holdings
 
     def refresh(self) -> None:
@@ -36,9 +40,8 @@ class Scene:
         self.rooms.refresh(pool, pool.stale_nodes)
         self.usage.refresh(pool, pool.stale_jobs)
         if self._holdings is not None:
-            if self._holdings.has_room_for(pool.nodes[number] for number in pool.stale_nodes):
-                self._holdings.refresh(pool, pool.stale_jobs)
-            else:
+            self._not_held.update(pool.stale_jobs)
+            if not self._holdings.has_room_for(pool.nodes[number] for number in pool.stale_nodes):
                 self._holdings = None
         self.policy = pool.policy
         pool.stale_nodes.clear()

@@ -20,7 +20,7 @@ Owed = tuple[str, int, int, int]
 
 @dataclass(slots=True)
 class OwedStarts:
-    """When each start (job, attempt, node number, seq that ordered it) is sent next, µs of boot time, and the pause then."""
+    """When a start (job, attempt, node number, seq that ordered it) is sent next, µs of boot time, and the pause after that."""
 
     ambient: Ambient
     _next: dict[Owed, tuple[int, int]] = field(default_factory=dict)

@@ -195,9 +195,12 @@ class Writer:
         topic = topics.NODE_REPORTS.name
         ends = {partition: span.end for partition, span in (await self._view.bus.spans(topic)).items()}
         begins = {at: max(self._inputs.positions.get(f"{topic}/{at}", 0), end - NEWEST_REPORTS) for at, end in ends.items()}
-        reader = await self._view.bus.reader([(topic, at, begin) for at, begin in begins.items() if begin < ends[at]])
+        unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
+        if not unread:
+            return
+        reader = await self._view.bus.reader(unread)
         try:
-            while any(begin < ends[at] and reader.position(topic, at) < ends[at] for at, begin in begins.items()):
+            while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
                 for message in await reader.read(wait=LONGEST_WAIT):
                     if domain_of(message) == self._view.domain:
                         self._reading.look_for_truncation(self._pool, message)

@@ -109,6 +109,18 @@ def test_how_far_from_the_broker(watch, append, apart):
     assert clock.differs_from(base + append, sent, TOLERANCE) == apart
 
 
+@pytest.mark.parametrize(("append", "apart"), [(0, -3600 * SECOND), (3600 * SECOND, None), (3607 * SECOND, 7 * SECOND)])
+def test_a_jump_is_compared_before_it_is_taken_over(watch, append, apart):
+    clock = LogClock(watch.ambient, 0)
+    watch.wall += 3600 * SECOND
+    assert clock.jump() == 3600 * SECOND
+    assert clock.differs_from(NEW_YEAR + append, watch.boot, TOLERANCE, clock.jump()) == apart
+    assert clock.now() == NEW_YEAR
+    assert clock.step() == 3600 * SECOND
+    assert clock.jump() == 0
+    assert clock.now() == NEW_YEAR + 3600 * SECOND
+
+
 # --- silence
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
+from bailiff_bus.kafka import OneLine
 from bailiff_bus.logs import configure_logs, logger
-from bailiff_bus.metrics import METRICS, Metrics, metrics_table
+from bailiff_bus.metrics import METRICS, POOL_METRICS, Metrics, PoolGauges, metrics_table
 
 
 def test_a_line_is_one_json_object_with_service_instance_and_domain(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,6 +44,19 @@ def test_a_console_gets_lines_for_people(capsys: pytest.CaptureFixture[str]) -> 
     assert "Kafka is not there" in said
     assert "tries=3" in said
     assert "\x1b" not in said
+
+
+def test_the_kafka_client_does_not_fill_the_disk_while_kafka_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("json", "info", service="admission", instance="one")
+    time = 1000.0
+    handler = OneLine(lambda: time)
+    for _ in range(1000):
+        time += 0.0625  # 62.5 s in all
+        for text in ("Unable connect to node with id 1", "Unable to update metadata from [1]"):
+            handler.emit(logging.LogRecord("aiokafka.client", logging.ERROR, "", 0, text, None, None))
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line.get("left_out") for line in said if line["says"].startswith("Unable connect")] == [None, 479, 479]
+    assert len(said) == 6
 
 
 def test_every_metric_is_named_described_and_exposed() -> None:
@@ -89,3 +103,18 @@ def test_moving_bytes_between_files_changes_the_digest(tmp_path: Path) -> None:
         (tmp_path / name / "b.py").write_bytes(second)
         digests.add(source_digest(tmp_path / name))
     assert len(digests) == 2
+
+
+def test_a_pool_that_comes_back_before_it_has_quite_gone_is_shown() -> None:
+    pools, gauge = PoolGauges(), POOL_METRICS[0]
+    labels = ("x",) * (len(gauge.labels) - 1)
+
+    def shown() -> list[float]:
+        return [sample.value for family in pools.collect() for sample in family.samples]
+
+    earlier, later = pools.showing("pool-a", lambda: [(gauge, labels, 1)]), pools.showing("pool-a", lambda: [(gauge, labels, 2)])
+    earlier.__enter__()
+    with later:
+        earlier.__exit__(None, None, None)
+        assert shown() == [2]
+    assert shown() == []

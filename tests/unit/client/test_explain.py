@@ -85,3 +85,21 @@ def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
         told = " ".join(bailiff(command, "big").stderr.split())
         assert "there is no job 'big' in pool-a: it was rejected at #" in told
         assert "it needs 99 GPUs" in told
+
+
+def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bailiff.cli import explain as command
+
+    for number in range(50):
+        scribe.submit(f"other-{number}", gpus=8)
+    decoded: list[object] = []
+    decode = command.decode
+    monkeypatch.setattr(command, "decode", lambda wire: decoded.append(wire) or decode(wire))
+    assert bailiff("explain", "train-8").exit_code == ExitCode.DONE
+    assert 0 < len(decoded) < len(scribe.records) // 3
+
+
+@pytest.mark.parametrize("number", ["19", "21", "22"])
+def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> None:
+    told = " ".join(bailiff("explain", number).output.split())
+    assert "What came of it?" in told

@@ -77,7 +77,7 @@ def test_a_snapshot_may_be_yaml_or_json_a_file_or_standard_input(tmp_path: Path)
         ("nodes: []\njobs:\n- name: a\n  priorty: 3", "4: jobs.0.priorty: no such field; did you mean priority?"),
         ("nodes: []\npolicy:\n  protections:\n    cooldwn: {}", "4: policy.protections.cooldwn: no such field; did you mean cooldown?"),
         ("jobs: []", "1: nodes: expected a value, found nothing"),
-        ("[]", "1: snapshot: expected the fields of a snapshot: nodes, jobs, projects, policy, now"),
+        ("[]", "1: snapshot: expected the fields of a snapshot (nodes, jobs, projects, policy, now), found a list of 0"),
         ('{"nodes": [\n {"name": "n1",\n  "gpus": -1}]}', "3: nodes.0.gpus: expected a whole number ≥ 0, found -1"),
         ("nodes: []\njobs:\n- {name: a, state: runing}", "3: jobs.0.state: expected 'pending', 'running', 'reserved', "),
         ("nodes: []\njobs:\n- {name: a, tasks: [{gpus: 1.5}]}", "3: jobs.0.tasks.0.gpus: expected whole GPUs such as 4, or a fraction"),
@@ -482,7 +482,7 @@ def test_faults_of_a_policy_are_each_a_sentence_and_none_is_empty() -> None:
     _, faults = policy_from({"priority_classes": classes, "projects": [{"name": "p", "quota": {"gpus": "two"}}]})
     told = {".".join(map(str, place)): said for place, said in faults}
     assert told["priority_classes.0.value"] == 'expected a whole number, found "high"'
-    assert told["projects.0.quota"] == "expected a number such as 4 or 0.5, or -1 for no bound; found 'two'"
+    assert told["projects.0.quota.gpus"] == "expected a number such as 4 or 0.5, or -1 for no bound; found 'two'"
     assert all(told.values())
 
 

@@ -138,6 +138,22 @@ def test_growth_that_waits_for_room_does_not_stop_the_job(story):
     assert story.members("wide", "starting") == [2, 3]
 
 
+def test_nobody_joins_a_gang_of_which_nobody_is_left(story):
+    """Found by the simulation: the promised member was started although the one that it was to join had just failed."""
+    story.node("n1", gpus=3)
+    story.runs("short", gpus=2)
+    story.runs("wide", gpus=1, tasks=3, min_tasks=1, max_failures=3)
+    story.exits("short")
+    story.expect("JobGrown", job="wide", reserved=True)
+    story.exits("wide", code=1, task=0)
+    story.releases("short")
+    assert story.members("wide", "reserved") == [1, 2]
+    story.releases("wide", task=0)
+    story.expect("JobRequeued", job="wide", attempt=1, outcome="failed")
+    story.wait(MINUTE)
+    story.expect("JobPlaced", job="wide", attempt=2)
+
+
 def test_a_promise_of_growth_goes_with_its_machine(story):
     story.node("n1", gpus=2)
     story.node("n2", gpus=2)

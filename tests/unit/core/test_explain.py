@@ -207,11 +207,23 @@ def test_a_reclaimed_job_is_told_of_projects_and_of_its_surplus() -> None:
     story.runs("a1", gpus=1, tasks=8, min_tasks=4, project="a")
     story.submit("b1", gpus=4, project="b", after=MINUTE)
     story.propose()
-    why = explained(story, "a1")["Why did it have to leave?"]
+    why = explained(story, "a1")["Why did some of its tasks have to leave?"]
     assert says(
         why, "its tasks 4-7 were told to make room for b1 (train 50, project b), by the verb reclaim: project a holds more"
     )
     assert says(explained(story, "b1")["Who left for it?"], "Only surplus tasks leave, and the jobs go on: a1 (4-7).")
+
+
+def test_a_job_that_shrank_names_the_record_that_placed_it() -> None:
+    story = Story(policy(projects=[{"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}}]))
+    story.node("n1", gpus=8)
+    story.runs("a1", gpus=1, tasks=8, min_tasks=4, project="a")
+    story.submit("b1", gpus=4, project="b", after=MINUTE)
+    story.propose()
+    story.yields("a1")
+    (standing,) = explain_job(story.pool, story.job("a1"), history_of(story, "a1"))[0].says
+    assert [type(story.records[seq].data) for seq in standing.seqs] == [decisions.JobPlaced]
+    assert "4 of 8 tasks (at least 4)" in standing.text
 
 
 def test_a_moved_job_is_told_that_its_place_is_kept() -> None:

@@ -126,14 +126,14 @@ def test_turns_of_another_engine_are_folded_and_not_decided_again(story):
 
 def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     story.node("n1", gpus=8)
-    real = allocate.place_unit
+    real = allocate.place_within_bounds
 
-    def fails(rooms, unit, budget):
+    def fails(scene, unit, budget):
         if unit.job.id == "odd":
             raise ZeroDivisionError("odd indeed")
-        return real(rooms, unit, budget)
+        return real(scene, unit, budget)
 
-    monkeypatch.setattr(allocate, "place_unit", fails)
+    monkeypatch.setattr(allocate, "place_within_bounds", fails)
     check, story.check = story.check, None
     with pytest.raises(DecisionError, match="deciding about odd failed: ZeroDivisionError: odd indeed") as failure:
         story.turn(story.submitted("odd", gpus=1), story.submitted("fine", gpus=2))
@@ -142,10 +142,10 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     with pytest.raises(DecisionError):
         story.submit("odd", gpus=1)
     story.restart()
-    monkeypatch.setattr(allocate, "place_unit", real)
+    monkeypatch.setattr(allocate, "place_within_bounds", real)
     story.node("n1", gpus=0, boot=2)
     story.submit("odd", gpus=1)
-    monkeypatch.setattr(allocate, "place_unit", fails)
+    monkeypatch.setattr(allocate, "place_within_bounds", fails)
     story.turn(DecisionFailed(job="odd", error="odd indeed"), story.joined("n1", gpus=8, boot=3))
     story.submit("fine", gpus=2)
     story.expect("JobPlaced", job="fine")
@@ -154,7 +154,7 @@ def test_a_job_that_cannot_be_decided_on_is_held(story, monkeypatch):
     story.submit("more", gpus=1)
     story.cancel("odd")
     story.expect("JobEnded", job="odd", outcome="cancelled")
-    monkeypatch.setattr(allocate, "place_unit", real)
+    monkeypatch.setattr(allocate, "place_within_bounds", real)
 
 
 def test_an_accepted_loss_is_remembered(story):

@@ -130,6 +130,21 @@ def test_a_refusal_names_the_nearest_thing_that_would_have_worked(sketch: Sketch
     assert answer.would_need == "even if every job left: needs 3 nodes with 8 free GPUs each, 2 have them"
 
 
+def test_a_refusal_after_others_had_their_answer_says_so(sketch: Sketch) -> None:
+    """Together they would need three nodes: the second is told what is true of it, after the first."""
+    sketch.running("low", "a", range(8))
+    sketch.running("lower", "b", range(8), priority=25)
+    sketch.job("first", group(gpus=8), priority=75)
+    sketch.job("second", group(2, gpus=8), priority=75)
+    first, second = select_batch(sketch.pool, [OpenRequest(1, "first"), OpenRequest(2, "second")], 20_000)
+    assert [victim.job for victim in first.victims] == ["lower"]
+    assert second.refused == "impossible"
+    assert second.would_need == (
+        "after what was just decided for others, even if every job that stays left: "
+        "needs 2 nodes with 8 free GPUs each, 1 has them"
+    )
+
+
 def test_a_class_that_may_not_preempt_displaces_nobody(sketch: Sketch) -> None:
     sketch.running("x", "a", range(8))
     asker = sketch.job("asker", group(2, gpus=8), priority=75)

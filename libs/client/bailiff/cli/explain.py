@@ -16,13 +16,15 @@ from bailiff_core.considered import candidates
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import Record, decode
+from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested
 from bailiff_core.records.facts import ProposalReceived
 
 from .audit import PANEL, FromFile, log_of
 from .jobs import no_such_job
 from .session import Session, command
+
+PROPOSAL, REQUEST = (kind.type_name().encode() for kind in (ProposalReceived, PreemptionRequested))
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass
 class Found:
-    """What one reading of the log gave: the pool at its end, what is about the job, the decision to look at."""
+    """What the log gave: the pool at its end, what is about the job, the decision to look at."""
 
     domain: str = ""
     pool: Pool = field(default_factory=Pool)
@@ -70,36 +72,50 @@ async def explain(
 
 
 async def _read(session: Session, file: Path | None, about: str, seq: int | None) -> Found:
-    """To the end of the log, or to where it is known what came of the record; the pool is as it was just after the record.
+    """The pool as it is now, and of the log only what concerns the question: most records are checked and not decoded.
 
     The decision: that record, or the newest about the job.
     """
-    found = Found()
-    proposal: Record | None = None
-    asked: dict[int, Record] = {}
-    async with aclosing(_records(session, file)) as records:
-        async for record in records:
+    found = Found(pool=await _pool(session, file))
+    found.domain = found.pool.domain
+    requests: dict[int, Wire] = {}
+    proposal: Wire | None = None
+    async with aclosing(_wires(session, file)) as wires:
+        async for number, wire in wires:
+            if number > found.pool.seq or (found.outcome is not None and found.outcome.known):
+                break
+            kind = dict(wire.headers).get("ce_type")
+            if kind == PROPOSAL:
+                proposal = wire
+            if kind == REQUEST:
+                requests[number] = wire
             if found.outcome is not None:
-                found.outcome.take(record)
-                if found.outcome.known:
-                    break
+                found.outcome.take(decode(wire))
+            if number != seq if seq is not None else about.encode() not in wire.value:
                 continue
-            apply(found.pool, record)
-            found.domain = record.domain
-            if isinstance(record.data, ProposalReceived):
-                proposal = record
-            if isinstance(record.data, PreemptionRequested):
-                asked[record.seq] = record
-            if record.seq != seq if seq is not None else about not in core.jobs_of(record):
+            record = decode(wire)
+            if seq is None and about not in core.jobs_of(record):
                 continue
             if isinstance(record.data, PreemptionDecided | PreemptionRefused):
-                found.decision, found.proposal = record, proposal
-                if about != record.data.asker.job and record.data.request in asked:
-                    found.history.append(asked[record.data.request])
+                found.decision, found.proposal = record, decode(proposal) if proposal is not None else None
+                if about != record.data.asker.job and record.data.request in requests:
+                    found.history.append(decode(requests[record.data.request]))
             found.history.append(record)
             if seq is not None:
                 found.decision, found.outcome = record, core.Outcome(record)
     return found
+
+
+async def _pool(session: Session, file: Path | None) -> Pool:
+    """As it is at the end of the log; of Kafka's from the client's cache on, where the log confirms that."""
+    if file is None:
+        async with session.client() as client:
+            return (await client.view(session.domain)).pool
+    pool = Pool()
+    async with aclosing(_wires(session, file)) as wires:
+        async for _, wire in wires:
+            apply(pool, decode(wire))
+    return pool
 
 
 def _sections_of(found: Found, about: str, seq: int | None) -> list[core.Section]:
@@ -137,19 +153,19 @@ async def _candidates(session: Session, file: Path | None, found: Found) -> list
         text = f"--all: #{decision.seq} was decided by rules of logic {proposal.data.logic}, and this release has {LOGIC}"
         raise Problem(ExitCode.UNREADABLE, text, advice)
     pool = Pool()
-    async with aclosing(_records(session, file)) as records:
-        async for record in records:
-            apply(pool, record)
-            if record.seq == proposal.data.computed_at:
+    async with aclosing(_wires(session, file)) as wires:
+        async for number, wire in wires:
+            apply(pool, decode(wire))
+            if number == proposal.data.computed_at:
                 break
     return [asdict(candidate) for candidate in candidates(pool, decision.data, proposal.data.answers)]
 
 
-async def _records(session: Session, file: Path | None) -> AsyncGenerator[Record, None]:
-    """The records of the log that continue its chain."""
+async def _wires(session: Session, file: Path | None) -> AsyncGenerator[tuple[int, Wire], None]:
+    """The records of the log that continue its chain, undecoded, each with its seq."""
     async with log_of(session, file) as (domain, messages), aclosing(messages):
         judge = walk.Walk(domain)
         async for message in messages:
             wire = judge.judge(message)
             if wire is not None:
-                yield decode(wire)
+                yield judge.head.next_seq - 1, wire

@@ -35,7 +35,8 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
         sections.append(Section("Why does it not have all of its tasks?", tuple(_as_things_are(pool, job))))
     evicted = [record for record in history if _takes(record, job.id)]
     if evicted:
-        sections.append(Section("Why did it have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
+        parts = "some of its tasks" if _takes_parts(evicted[-1], job.id) else "it"
+        sections.append(Section(f"Why did {parts} have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
         sections.append(
             Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
         )
@@ -78,13 +79,13 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         coming = f"; it starts when {few(plan.victims)} {have(plan.victims)} left" if plan is not None and plan.victims else ""
         return Sentence(
             f"{who} has room reserved on {where}{until}{coming}.",
-            seqs_of(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+            seqs_of(_placed_by(history, job.id)),
         )
     running = sum(task.state == "running" for task in job.tasks)
     of = f", {running} of {job.size} tasks (at least {job.minimum})" if job.minimum < job.size else ""
     return Sentence(
         f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
-        seqs_of(_seq_of(history, decisions.JobPlaced, decisions.PreemptionDecided)),
+        seqs_of(_placed_by(history, job.id)),
     )
 
 
@@ -298,6 +299,19 @@ def _takes(record: Record, job: str) -> bool:
     if isinstance(data, decisions.EvictionDecided):
         return data.job == job
     return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
+
+
+def _takes_parts(record: Record, job: str) -> bool:
+    data = record.data
+    if isinstance(data, decisions.PreemptionDecided):
+        return all(choice.tasks for choice in data.victims if choice.job == job)
+    return isinstance(data, decisions.EvictionDecided) and bool(data.tasks)
+
+
+def _placed_by(history: Sequence[Record], job: str) -> int | None:
+    """The newest record that gave it a place."""
+    placing = (record for record in reversed(history) if isinstance(record.data, decisions.JobPlaced) or _asker_of(record) == job)
+    return next((record.seq for record in placing), None)
 
 
 def _asker_of(record: Record) -> str | None:

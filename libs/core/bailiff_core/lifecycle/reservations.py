@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bailiff_core.fold.gang import at_work
 from bailiff_core.model.places import bits, ranges
 from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.model.room import idle_later
@@ -62,6 +63,8 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
         yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan, tasks=part)
     elif job.reserved_until is not None and pool.now >= job.reserved_until:
         yield ReservationDropped(job=job.id, reason="expired", plan=job.plan, tasks=part)
+    elif part and not at_work(job):
+        return  # the last member that they were to join has ended, and its release decides what becomes of the job
     elif not part or job.demand.sub_groups:
         if _room_free(pool, job, members):
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=part)

@@ -1,12 +1,12 @@
 """Amounts of the three resources that projects are measured in, and what one may write for them."""
 
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from .document import Document, Integer, written_bytes
+from .document import MAX_INTEGER, Document, Integer, written_bytes
 
 UNLIMITED = -1
 Amount = int | Fraction
@@ -79,32 +79,51 @@ class Weights(Document):
     @model_validator(mode="before")
     @classmethod
     def _one_for_all(cls, value: Any) -> Any:
-        return {"gpu": value, "cpu": value, "memory": value} if isinstance(value, int) else value
+        if isinstance(value, dict | Weights):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"expected a whole number ≥ 0, or one for each of gpu, cpu and memory; found {value!r}")
+        return {"gpu": value, "cpu": value, "memory": value}
 
 
 def friendly_amounts(value: Any) -> Any:
     """`gpus`, `cpus` and `memory` as people write them, in thousandths and bytes. Raises `ValueError`."""
-    if not isinstance(value, dict):
+    if isinstance(value, Document):
         return value
+    if not isinstance(value, dict):
+        raise ValueError(f"expected amounts such as {{gpus: 4, cpus: 32, memory: 64GiB}}, found {value!r}")
     found = dict(value)
     for friendly, exact, convert in (
         ("gpus", "gpu_milli", _thousandths),
         ("cpus", "cpu_milli", _thousandths),
-        ("memory", "memory_bytes", written_bytes),
+        ("memory", "memory_bytes", _bytes),
     ):
         if friendly in found:
             if exact in found:
                 raise ValueError(f"{friendly} and {exact} say the same thing: leave one out")
-            found[exact] = convert(found.pop(friendly))
+            try:
+                found[exact] = convert(found.pop(friendly))
+            except ValueError as error:
+                raise ValueError(f"{friendly}: {error}") from None
     return found
 
 
 def _thousandths(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number such as 4 or 0.5, or -1 for no bound; found {value!r}")
+    wanted = f"expected a number such as 4 or 0.5, or -1 for no bound; found {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(wanted)
     if value == UNLIMITED:
         return UNLIMITED
     exact = Fraction(str(value)) * 1000
+    if not 0 <= exact <= MAX_INTEGER:
+        raise ValueError(wanted)
     if exact.denominator != 1:
         raise ValueError(f"{value!r} is finer than a thousandth")
     return int(exact)
+
+
+def _bytes(value: Any) -> Any:
+    found = written_bytes(value)
+    if isinstance(found, bool) or not isinstance(found, int) or not UNLIMITED <= found <= MAX_INTEGER:
+        raise ValueError(f"expected memory such as 64GiB, or -1 for no bound; found {value!r}")
+    return found

@@ -47,7 +47,8 @@ def parse_bytes(value: object) -> object:
     return int(number) * BYTES[unit]
 
 
-SMALLEST_UNITLESS = 2**20
+SMALLEST_UNITLESS = 2**20  # bytes; what people write below it lacks its unit
+SHORTEST_UNITLESS = 1_000_000  # microseconds; as above
 
 
 def written_bytes(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from .amounts import Bounds, Weights
 from .document import TEN_YEARS, Count, Document, Duration, Integer, Label, Labels, Name, in_order, parse_duration
@@ -210,7 +210,8 @@ class Policy(Document):
         return self
 
     @model_validator(mode="after")
-    def _projects_are_a_tree(self) -> "Policy":
+    def _projects_are_a_tree(self, info: ValidationInfo) -> "Policy":
+        """A snapshot may list its projects beside the policy: then their names come as context."""
         parents: dict[str, str | None] = {}
         for project in self.projects:
             if project.name in parents:
@@ -226,7 +227,8 @@ class Policy(Document):
                 seen.append(above)
                 above = parents[above]
         for budget in self.protections.budgets:
-            if budget.project is not None and budget.project not in parents:
+            known = (*parents, *(info.context or {}).get("projects", ()))
+            if budget.project is not None and budget.project not in known:
                 raise ValueError(f"budget {budget.name!r} names the project {budget.project!r}, which is not defined")
         names = [topology.name for topology in self.topologies]
         for name in names:

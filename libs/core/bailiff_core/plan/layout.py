@@ -15,11 +15,10 @@ from bailiff_core.model.pool import Device
 from bailiff_core.model.sharing import share_of, units_of
 from bailiff_core.model.units import sub_group_problem
 
-from .snapshot import DeviceDoc, JobDoc, NodeDoc, Snapshot, TaskDoc, TaskFields, TaskState
+from .snapshot import MOST_TASKS, DeviceDoc, JobDoc, NodeDoc, Snapshot, TaskDoc, TaskFields, TaskState
 from .values import Portion
 
 Place = tuple[int | str, ...]
-MOST_TASKS = 10_000
 HISTORY = ("submitted", "last_start", "last_eviction", "last_checkpoint", "stale_since")
 NOT_PREEMPTIBLE_FROM = 100
 STANDING: tuple[TaskState, ...] = ("running", "reserved", "releasing", "stuck_releasing")

@@ -13,6 +13,7 @@ from .values import DEFAULT_NOW, Bytes, Cpus, Gpus, Grace, MemoryPart, Moment, P
 
 TaskState = Literal["pending", "running", "reserved", "releasing", "stuck_releasing", "succeeded", "failed"]
 STALE_GANG = 60_000_000
+MOST_TASKS = 10_000
 DEVICE_MEMORY = 80 * 2**30
 
 
@@ -93,13 +94,17 @@ class TaskDoc(TaskFields):
     """`count` equal tasks, or one. Left without a name, tasks are called after their job: `train-0`, `train-1`."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    count: Annotated[Integer, Field(ge=1, le=10_000)] = 1
+    count: Annotated[Integer, Field(ge=1, le=MOST_TASKS)] = 1
     devices: DeviceIds = ()
 
 
 def counted(value: Any) -> Any:
-    """A number of equal tasks in place of their list."""
-    return [{"count": value}] if isinstance(value, int) and not isinstance(value, bool) else value
+    """A number of equal tasks in place of their list. Raises `ValueError`."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TASKS:
+        raise ValueError(f"expected a list of tasks, or how many equal ones, from 1 to {MOST_TASKS}; found {value!r}")
+    return [{"count": value}]
 
 
 class JobDoc(TaskFields):
@@ -167,6 +172,15 @@ def read_snapshot(value: Any) -> Snapshot:
     except ValueError:
         now = DEFAULT_NOW  # validation says what is wrong with it
     whole = value
-    if isinstance(value, dict) and isinstance(policy := value.get("policy") or {}, dict):
+    policy = value.get("policy") if isinstance(value, dict) else None
+    if isinstance(value, dict) and (policy is None or isinstance(policy, dict)):
+        policy = policy or {}
         whole = {**value, "policy": off_where_absent(policy)}
-    return Snapshot.model_validate_json(json.dumps(whole, default=str), context={"now": now})
+    context = {"now": now, "projects": names_of(whole.get("projects")) if isinstance(whole, dict) else ()}
+    return Snapshot.model_validate_json(json.dumps(whole, default=str), context=context)
+
+
+def names_of(entries: Any) -> tuple[str, ...]:
+    """The names in a list of things that have one, as far as it is such a list."""
+    found = [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    return tuple(name for name in found if isinstance(name, str))

@@ -60,7 +60,7 @@ class Record:
 def time_text(time: int) -> str:
     """µs UTC as RFC 3339 with six digits, so that text order is time order."""
     moment = EPOCH_START + timedelta(microseconds=time)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=64)

@@ -7,13 +7,14 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
 from bailiff_core.queue.backfill import Backfill
 from bailiff_core.queue.gates import over_bounds
 from bailiff_core.queue.order import Pass, queue_key
+from bailiff_core.queue.within_bounds import place_within_bounds
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobWaits
 from bailiff_core.records.payload import Decision
 from bailiff_core.scene import scene_of
@@ -93,8 +94,10 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     if backfill is not None and waits and shape in backfill.kept_out:
         return _pass_over(pool, unit, backfill)
     mark = scene.mark()
-    place = place_unit(scene.rooms, unit, _budget(pool))
+    place = place_within_bounds(scene, unit, _budget(pool))
     scene.rollback(mark)
+    if isinstance(place, str):
+        return place
     if not isinstance(place, GangPlace):
         pool.unplaceable[shape] = place.why
         return place.why
@@ -104,8 +107,8 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         if not isinstance(place, GangPlace):
             backfill.kept_out[shape] = None
             return _pass_over(pool, unit, backfill)
-    # What MiB of a device come to is known only now: of which device.
-    return over_bounds(scene, unit, place) or place
+        return over_bounds(scene, unit, place) or place
+    return place
 
 
 def _pass_over(pool: Pool, unit: Unit, backfill: Backfill) -> str:

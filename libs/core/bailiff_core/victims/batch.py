@@ -56,6 +56,7 @@ def _answers(batch: Batch, requests: Sequence[OpenRequest], steps: int) -> list[
 def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
     """The answer is agreed to: later ones are found on its result."""
     scene = batch.scene
+    batch.decided = True
     nodes: dict[int, None] = {}
     for choice in answer.victims:
         job = scene.pool.jobs[choice.job]

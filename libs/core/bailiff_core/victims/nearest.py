@@ -21,8 +21,13 @@ NAMED = 5
 MOST_LOOKED_AT = 20_000
 
 
-def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> str:
-    """A sentence. The scene is left changed."""
+def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool = False) -> str:
+    """A sentence. The scene is left changed. after_others: the scene has what was just decided for other askers."""
+    told = _told(scene, unit, field, terms, after_others=after_others)
+    return f"after what was just decided for others, {told}" if after_others else told
+
+
+def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others: bool) -> str:
     for step in field.steps():
         scene.evict(step.unit)
     mark = scene.mark()
@@ -44,7 +49,8 @@ def what_it_would_take(scene: Scene, unit: Unit, field: Field, terms: Terms) -> 
     fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS), evicted=shielded)
     if not fit.fits():
         still = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
-        return f"even if every job left: {still.why if isinstance(still, NoFit) else found.why}"
+        everybody_else = "every job that stays" if after_others else "every job"
+        return f"even if {everybody_else} left: {still.why if isinstance(still, NoFit) else found.why}"
     return f"{found.why}; with all permitted victims gone it would still need {_still_needed(field, fit, shielded)}"
 
 

@@ -9,10 +9,11 @@ from bailiff_core.model.places import ranges
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
+from bailiff_core.placement.gang import GangPlace, NoFit
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.queue.gates import Shares, over_limit
 from bailiff_core.queue.order import shares_now
+from bailiff_core.queue.within_bounds import place_within_bounds
 from bailiff_core.scene import Scene
 
 from .candidates import NAMED, Board, Field, Step
@@ -34,12 +35,16 @@ MOST_NAMED = 50
 
 @dataclass(slots=True)
 class Batch:
-    """What the answers of one batch have in common. `shares`: fair shares as they were at its start."""
+    """What the answers of one batch have in common. `shares`: fair shares as they were at its start.
+
+    earlier: units that leave for askers that have their answer. decided: somebody has, and stands in the scene.
+    """
 
     scene: Scene
     shares: Shares
     board: Board
     earlier: list[Unit] = field(default_factory=list)
+    decided: bool = False
     slots: Kept = field(default_factory=dict)
 
     @classmethod
@@ -71,7 +76,7 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
     if not surely_not(scene.rooms, unit):
         part = budget.part(budget.left // 4)
         mark = scene.mark()
-        found_free = place_unit(scene.rooms, unit, part)
+        found_free = place_within_bounds(scene, unit, part)
         scene.rollback(mark)
         budget.join(part)
         if isinstance(found_free, GangPlace) and over_limit(scene, unit, found_free) is None:
@@ -99,7 +104,7 @@ def _select(batch: Batch, unit: Unit, verb: Verb, budget: Budget, request: int) 
         explanation = _explanation(field, budget, found)
         if not found.proven:
             return _refused(answer, "gave-up", found.why, explanation)
-        would_need = found.why or what_it_would_take(scene, unit, field, terms)
+        would_need = found.why or what_it_would_take(scene, unit, field, terms, after_others=batch.decided)
         return _refused(answer, "impossible", would_need, explanation)
     return _agreed(batch, answer, unit, field, terms, budget, found)
 
@@ -112,9 +117,10 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms
         scene.evict(step.unit)
     place, moved = found.place, found.moved
     if place is None:
-        settled = place_unit(scene.rooms, unit, Budget(PLACEMENT_STEPS), promised=True)
-        if isinstance(settled, NoFit):
-            return _refused(answer, "gave-up", settled.why, _explanation(field, budget, found))
+        settled = place_within_bounds(scene, unit, Budget(PLACEMENT_STEPS), promised=True)
+        if not isinstance(settled, GangPlace):
+            why = settled.why if isinstance(settled, NoFit) else settled
+            return _refused(answer, "gave-up", why, _explanation(field, budget, found))
         place = settled
     else:
         scene.rooms.place(unit, place)

@@ -140,7 +140,7 @@ class Slots:
                 weights.append(step.weight)
                 for node, room in self.rooms.standing(step.unit):
                     if node is part.nodes[0]:
-                        most = max(most, room.devices.bit_count())
+                        most = max(most, room.devices.bit_count() + len(room.shares))
         if not weights:
             return None
         if not self.need.gpus:

@@ -1,0 +1,72 @@
+"""Four domains on four replicas of admission against one domain on one, through a real Kafka: placements per second."""
+
+import asyncio
+import time
+from collections import Counter
+
+from aiokafka import ConsumerRecord
+
+from bailiff_bus import topics
+from bailiff_devstack.stack import Plan, Stack
+
+from .requests import submit_message
+from .system import cpu_seconds, header, publishing, spent, watching
+from .table import Row, Run
+
+DOMAINS = 4
+
+
+def measure(run: Run) -> list[Row]:
+    """The jobs of `placements`, the same number on each domain."""
+    count = 200 if run.quick else 1000
+    one, four = (_stack(run, domains, count) for domains in (1, DOMAINS))
+    return [
+        Row(f"placements per second, 1 domain, 1 replica, {count} jobs", one, "/s"),
+        Row(
+            f"placements per second, {DOMAINS} domains, {DOMAINS} replicas, {count} jobs on each",
+            four,
+            "/s",
+            baseline=one,
+            baseline_is="/s: one domain on one replica",
+        ),
+    ]
+
+
+def _stack(run: Run, domains: int, count: int) -> float:
+    names = [f"pool-{number}" for number in range(domains)]
+    nodes = [{"name": f"node-{name}", "domain": name, "gpus": "8xH100-80GB", "count": 8} for name in names]
+    plan = Plan(pools=names, nodes=nodes, env={"BAILIFF_DURABLE": "false"})
+    with Stack(run.folder / f"domains-{domains}", plan) as stack:
+        for number in range(1, domains):
+            stack.start_service("admission", replica=f"-{number}")
+        stack.processes.wait_ready(timeout_s=120)
+        return asyncio.run(_measure(run, stack, names, count))
+
+
+async def _measure(run: Run, stack: Stack, names: list[str], count: int) -> float:
+    """Placements per second on all domains together, once each domain has a writer that answers."""
+    kafka = stack.kafka.bootstrap
+    sources: dict[str, str] = {}
+    placed: Counter[str] = Counter()
+
+    def audited(kind: str, record: ConsumerRecord) -> None:
+        domain = header(record, "ce_domain")
+        sources[domain] = header(record, "ce_source")
+        placed[domain] += kind == "bailiff.audit.JobPlaced.v1"
+
+    async with watching(kafka, topics.AUDIT.name, on=audited) as audit, publishing(kafka) as producer:
+
+        async def submit(jobs: str, times: int) -> None:
+            for n in range(times):
+                for name in names:
+                    headers, value = submit_message(name, f"{jobs}-{n}", gpus=0)
+                    await producer.send(topics.REQUESTS.name, value, key=name.encode(), headers=list(headers))
+
+        await submit("first", 1)
+        await audit.until("every domain places", lambda: all(placed[name] >= 1 for name in names))
+        cpu, began = cpu_seconds(stack), time.perf_counter()
+        await submit("job", count)
+        await audit.until("all are placed", lambda: all(placed[name] > count for name in names))
+        seconds, used = time.perf_counter() - began, spent(cpu, cpu_seconds(stack))
+    run.say(f"{len(names)} domains, {len(set(sources.values()))} writers; processor seconds: {used}")
+    return len(names) * count / seconds

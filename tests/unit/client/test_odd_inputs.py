@@ -1,0 +1,76 @@
+"""What people get wrong in a snapshot, a policy or a job file is told with line and field, what was found and what is allowed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bailiff import friendly
+from bailiff.cli import app
+from bailiff.problem import ExitCode, Problem
+
+HERE = Path(__file__).parent
+
+
+def stories(file: str) -> list[Any]:
+    return [pytest.param(each, id=each["story"]) for each in yaml.safe_load((HERE / file).read_text(encoding="utf-8"))]
+
+
+def told(folder: Path, content: bytes, *command: str) -> list[str]:
+    """The answer's lines, each after the file's name."""
+    file = folder / "file.yaml"
+    file.write_bytes(content)
+    found = CliRunner(env={"COLUMNS": "300"}).invoke(app, [*command, str(file)])
+    assert found.exit_code in (ExitCode.FOUND_WRONG, ExitCode.USAGE), found.output
+    return [line.split("file.yaml:", 1)[1].strip() for line in found.stderr.splitlines() if "file.yaml:" in line]
+
+
+@pytest.mark.parametrize("story", stories("odd_snapshots.yaml"))
+def test_a_snapshot(story: dict[str, Any], tmp_path: Path) -> None:
+    assert told(tmp_path, story["file"].encode(), "plan") == story["says"]
+
+
+@pytest.mark.parametrize("story", stories("odd_policies.yaml"))
+def test_a_policy(story: dict[str, Any], tmp_path: Path) -> None:
+    assert told(tmp_path, story["file"].encode(), "policy", "check") == story["says"]
+
+
+@pytest.mark.parametrize("command", [("plan",), ("policy", "check")])
+def test_an_empty_file_and_one_that_is_no_text(command: tuple[str, ...], tmp_path: Path) -> None:
+    assert told(tmp_path, b"", *command)[0].endswith(", found nothing")
+    assert told(tmp_path, b"nodes: \xff\n", *command) == ["is not UTF-8"]
+
+
+def test_a_budget_may_name_a_project_that_stands_at_the_top_of_the_snapshot(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    budgets = "policy: {protections: {budgets: [{name: few, project: a, most: 1}]}}"
+    file.write_text(f"nodes: [{{name: n1}}]\nprojects: [{{name: a}}]\n{budgets}\n")
+    assert CliRunner().invoke(app, ["plan", str(file)]).exit_code == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"gpu_memory": 4}, "gpu-memory: expected an amount of memory per task with its unit, as in 8GiB"),
+        ({"gpu_memory": 4}, "found 4, which would be so many bytes"),
+        ({"memory": "64"}, "memory: expected an amount of memory per task with its unit"),
+        ({"grace": 30}, "grace: expected a time with its unit, as in 30s"),
+        ({"run_time_limit": 3600}, "run-time-limit: expected a time with its unit, as in 3600s"),
+        ({"stale_grace": -5}, "stale-grace: "),
+        ({"gpus": "many"}, "gpus: expected a number of GPUs per task, as in 4"),
+        ({"gpus": float("nan")}, "gpus: expected a number of GPUs per task"),
+        ({"labels": ["a"]}, "labels: expected an object"),
+        ({"min_tasks": 3, "tasks": 2}, "min"),
+    ],
+)
+def test_a_job(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(Problem) as problem:
+        friendly.job_from({"name": "j", "command": ["true"], **fields})
+    assert says in str(problem.value)
+
+
+def test_memory_and_times_that_are_meant_so_are_taken() -> None:
+    job = friendly.job_from({"name": "j", "command": ["true"], "memory": 2**30, "grace": 30_000_000, "stale_grace": -1})
+    assert (job.demand.tasks[0].memory_bytes, job.demand.grace, job.demand.stale_grace) == (2**30, 30_000_000, -1)

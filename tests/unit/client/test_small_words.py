@@ -1,0 +1,84 @@
+"""Small things that a new user stumbled over, each as it reads now."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
+
+from bailiff.eventline import demand_text
+from bailiff_bus.complaints import complaints
+from bailiff_core.explain.victims import REFUSALS
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records import facts
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    """One machine of eight; an elastic job of four tasks with two GPUs each that lost two of them; a job that has ended."""
+    made = Scribe()
+    made.begin()
+    made.node("gpu-01")
+    made.submit("done", gpus=1)
+    made.start("done")
+    made.finish("done")
+    made.submit("elastic", gpus=2, tasks=4, min_tasks=2)
+    made.start("elastic")
+    made.submit("urgent", gpus=4, class_="inference")
+    made.propose()
+    for task in [task for task in made.pool.jobs["elastic"].tasks if task.eviction is not None]:
+        at = {"job": "elastic", "attempt": 1, "task": task.index, "node": "gpu-01"}
+        made.turn(facts.EvictionBegun(job="elastic", attempt=1, decided=task.eviction.decided_seq))
+        made.turn(facts.TaskExited(**at, exit_code=85))
+        made.turn(facts.TaskReleased(**at))
+    made.start("urgent")
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def row_of(output: str, job: str) -> list[str]:
+    return next(line.split() for line in output.splitlines() if job in line.split())
+
+
+def test_an_elastic_job_shows_what_it_holds_of_what_it_wants(bailiff: Run) -> None:
+    listed = bailiff("list").output
+    assert "4/8" in row_of(listed, "elastic")
+    assert "4" in row_of(listed, "urgent")
+    found = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
+    assert (found["elastic"]["gpus_text"], found["elastic"]["placed_gpus_text"]) == ("8", "4")
+    assert "2/4 placed, at least 2" in bailiff("describe", "elastic").output
+
+
+def test_a_success_is_told_once(bailiff: Run) -> None:
+    (line,) = bailiff("events", "--type", "Succeeded").output.splitlines()
+    assert line.lower().count("succeeded") == 1
+
+
+def test_the_policy_says_yes_and_what_it_leaves_open(bailiff: Run) -> None:
+    shown = " ".join(bailiff("policy", "show").output.split())
+    assert "scope pool (not stated: project where there are projects)" in shown
+    assert "quota_shields yes" in shown
+    assert "eviction_cap off" in shown
+
+
+def test_the_doctor_counts_in_words(bailiff: Run) -> None:
+    told = " ".join(bailiff("doctor").output.split())
+    assert "1 node, 3 jobs" in told
+
+
+def test_equal_tasks_of_one_thing_need_no_brackets() -> None:
+    assert demand_text(JobDemand(job="j", tasks=(TaskGroup(count=4, gpu_milli=1000),))) == "4 × 1 GPU"
+    assert demand_text(JobDemand(job="j", tasks=(TaskGroup(count=4, gpu_milli=1000, cpu_milli=1000),))) == "4 × (1 GPU, 1 CPU)"
+
+
+def test_nobody_is_told_that_a_job_that_waits_needs_no_room() -> None:
+    assert "did not need room" not in REFUSALS["not-needed"]
+
+
+def test_a_duration_above_ten_years_is_told_in_days() -> None:
+    error = {"type": "less_than_equal", "loc": ("grace",), "input": "99999d", "ctx": {"le": 315_360_000_000_000}, "msg": ""}
+    assert complaints([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]

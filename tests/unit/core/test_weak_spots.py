@@ -1,0 +1,98 @@
+"""Weak spots of the peers (semantics §7) that no snapshot can show, because they lie in what comes after the decision.
+
+Those that one can show are in tests/scenarios; the last test here holds that none of the list is missing.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.log_builder import MINUTE, SECOND, Story
+
+from bailiff_core.records import decisions
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+@pytest.fixture
+def told() -> Story:
+    """low has been told to leave for high, and has seen TERM: it is inside its grace window."""
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4, max_failures=3)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    story.staged("low", "noticed")
+    story.staged("low", "term_sent")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "outcome"),
+    [
+        (85, "JobRequeued", "preempted"),
+        (143, "JobRequeued", "preempted-unclean"),
+        (-15, "JobRequeued", "preempted-unclean"),
+        (0, "JobEnded", "succeeded"),
+        (1, "JobRequeued", "failed"),
+        (137, "JobRequeued", "failed"),  # a KILL that is not ours: out of memory, perhaps
+    ],
+)
+def test_slurm_an_exit_in_the_grace_window_is_told_from_a_preemption(told: Story, code: int, kind: str, outcome: str) -> None:
+    told.ends("low", code, after=5 * SECOND)
+    told.expect(kind, job="low", outcome=outcome)
+    assert told.job("low").failures == (outcome == "failed")
+
+
+def test_slurm_the_same_exit_before_any_notice_is_no_preemption() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.ends("low", 143, after=SECOND)
+    story.expect("JobEnded", job="low", outcome="failed")
+
+
+def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(told: Story) -> None:
+    said = told.wait(3 * MINUTE)
+    assert [type(each).__name__ for each in said if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
+    assert told.job("high").phase == "pending"
+    assert not any(isinstance(each, decisions.JobStartOrdered) for each in said)
+
+
+def test_kai_the_decision_stands_in_the_log_before_anybody_is_told(told: Story) -> None:
+    kinds = [type(record.data).__name__ for record in told.records]
+    assert kinds.index("PreemptionDecided") < kinds.index("EvictionBegun") < kinds.index("EvictionStaged")
+
+
+def test_koordinator_a_nomination_whose_room_is_gone_is_dropped_and_asked_anew(told: Story) -> None:
+    told.node("n2", gpus=4)
+    told.runs("other", gpus=4)
+    told.lost("n1", after=MINUTE)
+    told.expect("ReservationDropped", job="high", reason="room-gone")
+    assert any(asked.job == "high" for asked in told.decisions("PreemptionRequested"))
+    told.propose()
+    decided = told.expect("PreemptionDecided")
+    assert [choice.job for choice in decided.victims] == ["other"]
+
+
+WEAK_SPOTS = {
+    "KAI": ("wall clock", "forgets nominations"),
+    "Koordinator": ("one by one", "half alive", "stale ones"),
+    "Kueue": ("kueue#6763", "whole workloads"),
+    "volcano": ("no opinion", "volcano#4040"),
+    "Slurm": ("suspended job",),
+    "Determined": ("never polls",),
+}
+
+
+def test_every_other_weak_spot_has_its_scenario() -> None:
+    why = [
+        f"{scenario.get('why', '')}"
+        for file in sorted(SCENARIOS.glob("*.yaml"))
+        for scenario in yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)["scenarios"]
+    ]
+    missing = [f"{peer}: {spot}" for peer, spots in WEAK_SPOTS.items() for spot in spots if not any(spot in each for each in why)]
+    assert missing == []

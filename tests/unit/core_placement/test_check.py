@@ -1,0 +1,291 @@
+"""An answer comes back to a pool that may have moved on: each thing that can have changed meanwhile, and what is said of it."""
+
+import json
+
+import pytest
+from tests.builders import Sketch, asking, group
+
+from bailiff_core.model.answer import Answer
+from bailiff_core.model.places import NodeShare
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Verb
+from bailiff_core.model.pool import Job
+from bailiff_core.placement import Budget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, Stale, check_answer, select
+
+
+def policy(*projects: dict[str, object], **rest: object) -> Policy:
+    document = {**DEFAULT_POLICY.model_dump(mode="json"), "projects": projects, **rest}
+    return Policy.model_validate_json(json.dumps(document))
+
+
+def ask(sketch: Sketch, asker: Job, verb: Verb = "preempt") -> Answer:
+    sketch.pool.scene = None
+    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), verb, Budget(20_000))
+    assert answer.victims, answer.would_need
+    assert isinstance(verdict(sketch, asker, answer), Accepted), "as nothing has changed, it holds"
+    return answer
+
+
+def verdict(sketch: Sketch, asker: Job, answer: Answer) -> Accepted | Stale:
+    sketch.pool.scene = None
+    scene = scene_of(sketch.pool)
+    return check_answer(scene, shares_now(scene), asker, answer)
+
+
+def why(sketch: Sketch, asker: Job, answer: Answer) -> str:
+    found = verdict(sketch, asker, answer)
+    assert isinstance(found, Stale), found
+    return found.reason
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    """Two nodes of four GPUs: `one` has the first, `two` the second."""
+    made = Sketch()
+    made.node("a", gpus=4)
+    made.node("b", gpus=4)
+    made.running("one", "a", range(4))
+    made.running("two", "b", range(4), priority=75)
+    return made
+
+
+@pytest.fixture
+def asker(sketch: Sketch) -> Job:
+    return sketch.job("asker", group(gpus=4), priority=75)
+
+
+def test_it_must_be_an_answer_for_this_job(sketch, asker):
+    answer = ask(sketch, asker)
+    other = "the answer is a refusal or about another job"
+    assert why(sketch, asker, answer.model_copy(update={"refused": "gave-up"})) == other
+    assert why(sketch, asker, answer.model_copy(update={"job": "two"})) == other
+
+
+def test_the_job_must_still_wait(sketch, asker):
+    answer = ask(sketch, asker)
+    asker.phase = "evicting"
+    assert why(sketch, asker, answer) == "'asker' does not wait for room any more"
+
+
+def test_a_job_that_runs_must_ask_for_the_same_tasks(sketch):
+    sketch.node("c", gpus=1)
+    wide = sketch.job("wide", group(gpus=1), priority=75)
+    sketch.at(wide, ("c", [0]))
+    wide.demand = wide.demand.model_copy(update={"tasks": (group(3, gpus=1),), "min_tasks": 1})
+    answer = ask(sketch, wide)
+    assert answer.tasks == "1"
+    assert why(sketch, wide, answer.model_copy(update={"tasks": "2"})) == "'wide' asks for other tasks now"
+    assert why(sketch, wide, answer.model_copy(update={"tasks": ""})) == "'wide' does not wait for room any more"
+
+
+def test_the_placement_must_make_sense(sketch, asker):
+    answer = ask(sketch, asker)
+    nonsense = answer.model_copy(update={"placement": (NodeShare(node=0, tasks="0", devices="0-2"),)})
+    assert why(sketch, asker, nonsense) == "the placement makes no sense: tasks 0 need 4 devices on node 0, got 3"
+
+
+def test_room_that_was_free_must_still_be(sketch, asker):
+    free = Answer(request=1, job="asker", verb="allocate", placement=(NodeShare(node=0, tasks="0", devices="0-3"),))
+    assert why(sketch, asker, free) == "there is no room for task 0 on a"
+    sketch.node("c", gpus=4)
+    there = free.model_copy(update={"placement": (NodeShare(node=2, tasks="0", devices="0-3"),)})
+    assert isinstance(verdict(sketch, asker, there), Accepted)
+    sketch.pool.policy = policy({"name": "p", "limit": {"gpus": 3}})
+    asker.project = "p"
+    assert why(sketch, asker, there) == "project p would use 4 of its limit of 3 GPUs"
+
+
+def test_a_victim_is_named_once(sketch, asker):
+    answer = ask(sketch, asker)
+    assert why(sketch, asker, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
+
+
+def test_a_victim_that_was_only_promised_room_must_not_have_started(asker, sketch):
+    sketch.pool.jobs["two"].priority = 200
+    held = sketch.pool.jobs["one"]
+    held.phase = "reserved"
+    held.tasks[0].state = "reserved"
+    node = sketch.pool.nodes[0]
+    node.held, node.reserved = node.reserved, node.held
+    answer = ask(sketch, asker)
+    assert answer.victims[0].reserved
+    held.phase = "starting"
+    held.tasks[0].state = "starting"
+    node.held, node.reserved = node.reserved, node.held
+    assert why(sketch, asker, answer) == "victim 'one' has started since"
+
+
+def test_a_victim_of_a_newer_attempt_is_not_meant(sketch, asker):
+    answer = ask(sketch, asker)
+    sketch.pool.jobs["one"].attempt += 1
+    assert why(sketch, asker, answer) == "there is no room for task 0 on a"
+
+
+def test_its_nodes_must_suit_it(sketch, asker):
+    answer = ask(sketch, asker)
+    asker.demand = asker.demand.model_copy(update={"tasks": (group(gpus=4, gpu_models=("a100",)),)})
+    assert why(sketch, asker, answer) == "task 0 may not stand on a with these devices"
+
+
+def test_and_so_must_the_devices_on_them():
+    made = Sketch()
+    made.node("a", gpus=4, models=("h100", "a100"))
+    made.running("low", "a", range(4))
+    asker = made.job("asker", group(gpus=2), priority=75)
+    answer = ask(made, asker)
+    asker.demand = asker.demand.model_copy(update={"tasks": (group(gpus=2, gpu_models=("a100",)),)})
+    assert why(made, asker, answer) == "task 0 may not stand on a with these devices"
+
+
+def test_all_victims_together_must_still_be_allowed_to_leave(sketch):
+    sketch.pool.jobs["two"].priority = 50
+    for name in ("one", "two"):
+        job = sketch.pool.jobs[name]
+        job.demand = job.demand.model_copy(update={"labels": {"app": "web"}})
+    pair = sketch.job("pair", group(2, gpus=4), priority=75)
+    answer = ask(sketch, pair)
+    sketch.pool.policy = policy(protections={"budgets": [{"name": "web", "labels": {"app": "web"}, "most": 1}]})
+    assert why(sketch, pair, answer) == "budget 'web' lets at most 1 of its jobs leave at a time, 1 more now"
+
+
+def test_victims_of_another_project_must_together_be_above_its_quota(sketch):
+    sketch.pool.jobs["two"].priority = 50
+    for name in ("one", "two"):
+        sketch.pool.jobs[name].project = "theirs"
+    pair = sketch.job("pair", group(2, gpus=4), priority=75)
+    pair.project = "ours"
+    wide = {"scope": "pool", "verbs": ["allocate", "preempt"]}
+    sketch.pool.policy = policy({"name": "theirs", "quota": {"gpus": 3}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide)
+    answer = ask(sketch, pair)
+    sketch.pool.policy = policy({"name": "theirs", "quota": {"gpus": 5}}, {"name": "ours", "quota": {"gpus": 8}}, preemption=wide)
+    assert why(sketch, pair, answer) == "project theirs would lose more than it uses beyond its quota"
+
+
+def test_the_asker_must_still_keep_its_limit_beside_those_who_stay(sketch, asker):
+    sketch.pool.policy = policy({"name": "p", "limit": {"gpus": 8}}, {"name": "q"})
+    for name in ("one", "asker"):
+        sketch.pool.jobs[name].project = "p"
+    answer = ask(sketch, asker)
+    sketch.pool.policy = policy({"name": "p", "limit": {"gpus": 3}}, {"name": "q"})
+    assert "limit of 3 GPUs" in why(sketch, asker, answer)
+
+
+def test_a_victim_that_left_for_a_limit_does_not_come_back_above_it(sketch):
+    """`small` has room beside `asker`, and its project's limit does not let both run."""
+    sketch.node("c", gpus=4)
+    small = sketch.running("small", "c", [0])
+    asker = sketch.job("asker", group(gpus=2), priority=75)
+    sketch.pool.policy = policy({"name": "p", "limit": {"gpus": 2}})
+    for job in (small, asker):
+        job.project = "p"
+    answer = ask(sketch, asker)
+    assert [(choice.job, choice.moved) for choice in answer.victims] == [("small", ())]
+    there = answer.victims[0].model_copy(update={"moved": (NodeShare(node=2, tasks="0", devices="3"),)})
+    found = verdict(sketch, asker, answer.model_copy(update={"victims": (there,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.job, choice.moved) for choice in found.victims] == [("small", ())]
+
+
+def reclaiming(sketch: Sketch) -> tuple[Job, Answer]:
+    sketch.pool.policy = policy({"name": "a", "quota": {"gpus": 4}}, {"name": "b", "quota": {"gpus": 4}})
+    for name in ("one", "two"):
+        sketch.pool.jobs[name].project = "a"
+    owner = sketch.job("owner", group(gpus=4), priority=50)
+    owner.project = "b"
+    return owner, ask(sketch, owner, "reclaim")
+
+
+def test_reclaim_takes_only_what_is_still_beyond_the_share(sketch):
+    owner, answer = reclaiming(sketch)
+    sketch.pool.jobs["two"].project = "c"
+    sketch.pool.policy = policy(*({"name": name, "quota": {"gpus": 4}} for name in "abc"))
+    assert why(sketch, owner, answer) == "project a would lose more than it has beyond its share and its quota"
+
+
+def test_nor_does_it_turn_the_tables(sketch):
+    """Meanwhile another project of the asker's department has begun to borrow."""
+    sketch.pool.policy = policy(
+        {"name": "mine", "quota": {"gpus": 4}},
+        {"name": "a", "parent": "mine", "quota": {"gpus": 4}},
+        {"name": "c", "parent": "mine", "quota": {"gpus": 0}},
+        {"name": "theirs", "quota": {"gpus": 4}},
+        {"name": "b", "parent": "theirs", "quota": {"gpus": 4}},
+    )
+    for name in ("one", "two"):
+        sketch.pool.jobs[name].project = "b"
+    owner = sketch.job("owner", group(gpus=4), priority=50)
+    owner.project = "a"
+    answer = ask(sketch, owner, "reclaim")
+    sketch.node("c", gpus=4)
+    sketch.running("borrower", "c", range(3)).project = "c"
+    assert why(sketch, owner, answer) == (
+        "project mine would use 7 of its fair share of 6 GPUs, a larger part of it than project theirs would be left with"
+    )
+
+
+def scattered() -> tuple[Sketch, Job]:
+    """Two nodes half full: one job has to move for `big`."""
+    made = Sketch()
+    for name in ("a", "b"):
+        made.node(name, gpus=4)
+        made.running(f"on-{name}", name, [0, 1])
+    made.pool.policy = policy(preemption={"most_moved": -1})
+    return made, made.job("big", group(gpus=4))
+
+
+def test_everybody_who_moves_must_have_a_place():
+    made, big = scattered()
+    answer = ask(made, big, "consolidate")
+    nowhere = answer.victims[0].model_copy(update={"moved": ()})
+    assert why(made, big, answer.model_copy(update={"victims": (nowhere,)})).endswith("the plan has none")
+
+
+def test_no_more_may_move_than_the_policy_lets_move_now():
+    made = Sketch()
+    for name in ("a", "b", "c"):
+        made.node(name, gpus=4)
+        for device in (0, 1):
+            made.running(f"on-{name}-{device}", name, [device], preemptible=name == "a")
+    made.pool.policy = policy(preemption={"most_moved": 2})
+    big = made.job("big", group(gpus=4))
+    answer = ask(made, big, "consolidate")
+    assert len(answer.victims) == 2
+    made.pool.policy = policy(preemption={"most_moved": 1})
+    assert why(made, big, answer) == "the policy does not let so many jobs be moved"
+
+
+def test_surplus_whose_new_place_is_gone_leaves_and_the_rest_of_it_moves():
+    made = Sketch()
+    made.node("a", gpus=4)
+    made.node("b", gpus=1)
+    made.node("c", gpus=1)
+    wide = made.job("wide", group(4, gpus=1))
+    made.at(wide, *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    asker = made.job("asker", group(gpus=2), priority=75)
+    answer = ask(made, asker)
+    assert [(choice.tasks, choice.movers) for choice in answer.victims] == [("2-3", [2, 3])]
+    made.pool.nodes[answer.victims[0].moved[0].node].state = "silent"
+    found = verdict(made, asker, answer)
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, len(choice.movers)) for choice in found.victims] == [("2-3", 1)]
+
+
+def test_surplus_that_can_stay_after_all_stays_and_needs_no_place():
+    made = Sketch()
+    made.node("a", gpus=4)
+    wide = made.job("wide", group(4, gpus=1))
+    made.at(wide, *[("a", [device]) for device in range(4)])
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    asker = made.job("asker", group(2, gpus=1), priority=75)
+    answer = ask(made, asker)
+    assert [choice.tasks for choice in answer.victims] == ["2-3"]
+    made.node("b", gpus=1)
+    made.node("c", gpus=1)
+    other = (NodeShare(node=0, tasks="0", devices="3"), NodeShare(node=1, tasks="1", devices="0"))
+    both = answer.victims[0].model_copy(update={"moved": (NodeShare(node=2, tasks="2", devices="0"),)})
+    found = verdict(made, asker, answer.model_copy(update={"placement": other, "victims": (both,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved) for choice in found.victims] == [("3", ())]
