@@ -206,7 +206,8 @@ def nothing_is_owed(pool: Pool) -> Complaints:
     for job in pool.jobs.values():
         if job.phase == "pending":
             unit = next_unit(job)
-            fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, Budget(100_000)), NoFit)
+            budget = Budget(pool.rules.preemption.search_steps)  # with too few of them a hard packing may not be found
+            fits = unit is not None and not isinstance(place_unit(Rooms.of(pool), unit, budget), NoFit)
             scene = scene_of(pool)
             forbidden = unit is not None and over_bounds(scene, unit)
             if fits and not forbidden and job.held_because is None:
