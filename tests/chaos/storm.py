@@ -25,7 +25,8 @@ from tests.invariants import (
     no_job_runs_twice,
     nothing_is_owed,
 )
-from tests.system import POLL_S, System, Watch, processes_of
+from tests.job_processes import processes_of
+from tests.system import POLL_S, System, Watch
 
 from bailiff_bus.messages import CancelJob, MessageBody
 from bailiff_core.fold import apply

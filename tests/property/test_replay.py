@@ -116,12 +116,15 @@ def test_the_same_steps_make_the_same_log_under_any_hash_seed(hash_seed: str) ->
 @pytest.mark.parametrize("python", other_pythons())
 def test_other_pythons_say_the_same(python: str) -> None:
     probe = subprocess.run(
-        [python, "-c", "import pydantic, sys; assert sys.version_info >= (3, 11)"], capture_output=True, text=True, check=False
+        [python, "-c", "import numpy, pydantic, sys; assert sys.version_info >= (3, 11)"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if probe.returncode != 0:
         if os.environ.get("BAILIFF_OTHER_PYTHONS"):
-            pytest.fail(f"{python} is named by BAILIFF_OTHER_PYTHONS and cannot import pydantic: {probe.stderr}")
-        pytest.skip(f"{python} has no pydantic (name interpreters that have it in BAILIFF_OTHER_PYTHONS)")
+            pytest.fail(f"{python} is named by BAILIFF_OTHER_PYTHONS and cannot import numpy and pydantic: {probe.stderr}")
+        pytest.skip(f"{python} has no numpy or no pydantic (name interpreters that have them in BAILIFF_OTHER_PYTHONS)")
     assert told_by(python, "random", *logs()) == told_by(sys.executable, "0", *logs())
 
 
