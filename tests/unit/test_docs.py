@@ -122,7 +122,11 @@ def test_make_targets_exist(path: Path) -> None:
 
 @page
 def test_variables_exist(path: Path) -> None:
-    deploy = [read("docker-compose.yml"), *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml"))]
+    deploy = [
+        read("docker-compose.yml"),
+        read("tests/system.py"),
+        *(file.read_text(encoding="utf-8") for file in (ROOT / "deploy").rglob("*.yml")),
+    ]
     others = in_sources(r"\bBAILIFF_[A-Z_]+\b").union(*(re.findall(r"\bBAILIFF_[A-Z_]+\b", text) for text in deploy))
     named = set(re.findall(r"\bBAILIFF_[A-Z0-9_]+\b", path.read_text(encoding="utf-8")))
     assert named <= variables().keys() | others

@@ -14,8 +14,9 @@ from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, Ta
 KEY = TaskKey("train-7", 1, "0")
 SECOND = 1_000_000
 PATIENCE_S = 60
-IGNORES_TERM = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.02; done"
-OBEYS_TERM = "trap 'exit 85' TERM; touch ready; while :; do sleep 0.02; done"
+# Long sleeps, which end with the TERM: dash loses a signal that comes while it starts a command.
+IGNORES_TERM = "trap ': > asked' TERM; touch ready; while :; do sleep 60; done"
+OBEYS_TERM = "trap 'exit 85' TERM; touch ready; while :; do sleep 60; done"
 
 
 @pytest.fixture
