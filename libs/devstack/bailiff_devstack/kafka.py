@@ -34,6 +34,7 @@ _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 _AOT_JAVA = 25  # the first that writes its start-up cache in one go
 
+_KNOWN_WITHIN_S = 60.0
 _IN_USE = "Address already in use"  # as Java says it
 
 _LOG4J = """\
@@ -349,13 +350,14 @@ class KafkaCluster:
     def __init__(self, state_dir: Path, *, size: int = 3, progress: jars.Progress = lambda _: None) -> None:
         ports = free_ports(2 * size)
         pairs = list(zip(ports[:size], ports[size:], strict=True))
-        cluster, copies = _fresh_cluster(), min(size, 3)
+        self._clients = [client for client, _ in pairs]
+        self._cluster, copies = _fresh_cluster(), min(size, 3)
         voters = ",".join(_voter(number, controller) for number, (_, controller) in enumerate(pairs, 1))
         self.brokers = [
             EmbeddedKafka(
                 state_dir / f"broker-{number}",
                 progress=progress,
-                member=Member(number, pair, cluster, voters, copies),
+                member=Member(number, pair, self._cluster, voters, copies),
             )
             for number, pair in enumerate(pairs, 1)
         ]
@@ -374,6 +376,10 @@ class KafkaCluster:
         self.brokers[0].prepare()  # what the first start on a machine fetches and makes is fetched and made once
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             list(pool.map(EmbeddedKafka.start, self.brokers))
+        # Topics made while a broker does not know all the others yet would have fewer copies.
+        if not wait_until(lambda: all(_serves(each, self._cluster, self._clients) for each in self._clients), _KNOWN_WITHIN_S):
+            self.stop()
+            raise KafkaStartError(f"the brokers at {self.bootstrap} do not all know each other after {_KNOWN_WITHIN_S:g} s")
         return self
 
     def stop(self) -> None:
@@ -439,8 +445,8 @@ def _cluster_id(data_dir: Path) -> str:
     return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
 
-def _serves(port: int, cluster: str) -> bool:
-    """Whether our broker serves clients there: a metadata answer lists it as alive, and names our cluster.
+def _serves(port: int, cluster: str, others: Sequence[int] = ()) -> bool:
+    """Whether our broker serves clients there: a metadata answer lists it as alive (and the others), and names our cluster.
 
     An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
     between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
@@ -453,7 +459,8 @@ def _serves(port: int, cluster: str) -> bool:
             answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
     except (OSError, EOFError):
         return False
-    return port in _live_ports(answer) and cluster.encode() in answer
+    alive = list(_live_ports(answer))
+    return all(each in alive for each in (port, *others)) and cluster.encode() in answer
 
 
 def _live_ports(metadata: bytes) -> Iterator[int]:

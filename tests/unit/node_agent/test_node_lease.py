@@ -39,11 +39,11 @@ async def run(agent: ProcessRuntime, command: str, folder: Path) -> Running:
 
 
 async def leased_for(agent: ProcessRuntime, seconds: float, command: str, folder: Path, grace: int = SECOND) -> int:
-    """The command runs, and from then on the lease has so long to go; when it is over."""
+    """The command runs, and some time after the supervisor's next look the lease is over; when."""
     agent.renew(in_s(3600), grace)
     await run(agent, command, folder)
     await until_it_listens(folder)
-    over = in_s(seconds)
+    over = in_s(supervisor.LEASE_LOOK_S + seconds)  # leases are not made shorter in life, so nobody looks for that
     agent.renew(over, grace)
     return over
 
@@ -116,7 +116,7 @@ async def test_what_an_agent_began_before_it_died_gets_no_longer_than_the_lease_
 ) -> None:
     await leased_for(agent, 3600, IGNORES_TERM, tmp_path)
     await agent.terminate(KEY, grace_s=600)
-    agent.renew(in_s(0.5), SECOND)
+    agent.renew(in_s(supervisor.LEASE_LOOK_S + 0.5), SECOND)
     end = await exit_of(agent)  # long before the grace is over
     assert end.lease_stages == ("kill_sent",)
 
