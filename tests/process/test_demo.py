@@ -74,7 +74,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
         if moment in line:
             demo.send_signal(signal.SIGINT)
             break
-    rest, _ = demo.communicate(timeout=60)
+    rest, _ = demo.communicate(timeout=150)
     assert demo.returncode == 130, said + rest
     assert "Traceback" not in rest
     assert wait_until(lambda: left_behind(tmp_path) == [], 10), left_behind(tmp_path)
