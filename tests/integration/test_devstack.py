@@ -228,6 +228,15 @@ def test_a_pid_that_now_belongs_to_a_stranger_is_not_touched(tmp_path: Path) -> 
 # ----------------------------------------------------------------------------------------------------- processes
 
 
+def test_a_child_ends_although_an_interrupt_left_its_lock_taken(tmp_path: Path) -> None:
+    """As Ctrl-C does between two lines of `Popen.poll`."""
+    children = Processes(tmp_path)
+    children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], env={}, ready_url="http://127.0.0.1:1/")
+    children._children["sleeper"].popen._waitpid_lock.acquire()
+    (death,) = children.stop_all()
+    assert death.code == -signal.SIGTERM
+
+
 def test_processes_answer_die_and_stop_with_what_they_started(tmp_path: Path) -> None:
     port = free_port()
     family = "import subprocess, time; subprocess.Popen(['sleep', '600']); print('up', flush=True); time.sleep(600)"

@@ -140,7 +140,11 @@ class Processes:
         """TERM the child's whole session, wait, KILL what is left; how it ended."""
         child = self._children.pop(name)
         child.identity.end(grace_s)
-        code = child.popen.wait()
+        try:
+            code = child.popen.wait(5.0)
+        except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() has left its lock taken, for good; the child has ended
+            _, status = os.waitpid(child.popen.pid, 0)
+            code = child.popen.returncode = os.waitstatus_to_exitcode(status)
         drop_record(self.folder, name)
         return Death(name, code, tail(child.log))
 
