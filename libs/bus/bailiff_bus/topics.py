@@ -16,7 +16,13 @@ from .messages import (
     ApplyPolicy,
     BegunEviction,
     CancelJob,
+    ClearDevice,
+    ClearQuarantine,
     DeadLetter,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceWorks,
     Evict,
     EvictionStageReached,
     Fence,
@@ -37,6 +43,7 @@ from .messages import (
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from .port import Headers
@@ -97,7 +104,18 @@ REQUESTS = Topic(
     key="domain",
     written_by=("client",),
     schemas=tuple(
-        body.TYPE for body in (SubmitJob, CancelJob, ScaleJob, SetJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+        body.TYPE
+        for body in (
+            SubmitJob,
+            CancelJob,
+            ScaleJob,
+            SetJob,
+            ApplyPolicy,
+            ReplaceNode,
+            ReturnNode,
+            AcceptTruncation,
+            ClearQuarantine,
+        )
     ),
     retention=timedelta(days=30),
 )
@@ -141,7 +159,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory, ClearDevice)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
@@ -152,7 +170,8 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, DeviceIsDirty, DeviceIsClean, DeviceIsBroken, DeviceWorks,
+            TaskOverShare,
         )
     ),
     retention=timedelta(days=7),

@@ -340,7 +340,7 @@ def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
 
 @tells(facts.DeviceQuarantined)
 def _device_quarantined(fact: facts.DeviceQuarantined, _pool: Pool) -> Said:
-    seen = f"{memory_text(fact.reading.memory_used)} and {fact.reading.processes} process{'' if fact.reading.processes == 1 else 'es'} on it"
+    seen = f"{memory_text(fact.reading.memory_used)} and {count_text(fact.reading.processes, 'process')} on it"
     left = f"left so by {fact.job}/{fact.task}" if fact.job is not None else ""
     return Said("device quarantined", f"{fact.node} {fact.device}", _joined(fact.detail or fact.reason, seen, left), "bad")
 

@@ -11,7 +11,8 @@ Verdict = Literal["finished", "preempted", "preempted-unclean", "failed", "lost"
 def verdict(task: Task) -> Verdict:
     """What one task's end means. 85: preempted by its own word; 143 or -15 after TERM, 137 or -9 after KILL: unclean.
 
-    On a device that broke it is no failure of the job, whatever it ended with. A member that was told to leave alone is no failure of the gang, whatever it ended with.
+    On a device that broke it is no failure of the job, and of a member that was told to leave alone none of the gang, whatever
+    it ended with.
     """
     code = task.exit_code
     if code is None or (code not in (0, YIELDED) and task.device_failed):

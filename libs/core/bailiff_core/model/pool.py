@@ -11,7 +11,9 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"]
+EvictionCause = Literal[
+    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"
+]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -57,7 +59,8 @@ class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started. quarantined: devices that were not seen free. lease: the longest one that its agent may go by, µs.
+    reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
+    lease: the longest one that its agent may go by, µs.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
