@@ -135,6 +135,8 @@ class SimulatedAgentService(NodeAgentService):
                 incarnation=self.fresh().hex(),
             ),
             folder=Path("/simulated") / node.name,
+            release_timeout_s=4.0,
+            device_look_s=2.0,
         )
 
 

@@ -48,10 +48,10 @@ class OwedStarts:
 
 
 def owed_clears(pool: Pool) -> Iterator[ClearDevice]:
-    """A command for each quarantined device that somebody wants back and whose agent has not said that it is."""
+    """A command for each device that somebody wants back and whose agent has not answered."""
     for node in pool.nodes.values():
-        for device in node.devices if node.quarantined else ():
-            if device.clear_seq is not None and node.quarantined >> device.number & 1:
+        for device in node.devices:
+            if device.clear_seq is not None:
                 yield ClearDevice(
                     node=node.name,
                     incarnation=node.incarnation,

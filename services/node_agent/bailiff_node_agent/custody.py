@@ -109,13 +109,11 @@ class Custody:
                 return f"{device} is quarantined: {self.dirty[device].detail}"[:1000]
             if device in self._broken:
                 return f"{device} is broken: {_words(self._broken[device])}"[:1000]
-        if not alone:
-            return None
         for reading in read_devices(self.inventory, devices):
-            foreign = self._foreign(reading)
-            over = self._over(reading)
+            foreign = self._foreign(reading) if alone else ()
+            over = self._over(reading) if alone or reading.error is not None else ""
             if foreign or over:
-                detail = f"{_named(foreign)} that no task here has started" if foreign else f"{over}, and no task is on it"
+                detail = f"{_named(foreign)} that no task here has started" if foreign else f"{over} before its task has started"
                 self.quarantine(reading, "foreign", detail, Left(pids=foreign))
                 return f"{reading.device_id} is quarantined: {detail}"[:1000]
         return None
@@ -154,7 +152,13 @@ class Custody:
 
     def clear(self, device: str, asked: int) -> None:
         """A person takes the device back as it is: what is on it now is its baseline, and who is on it may stay."""
+        if device not in {each.id for each in self.inventory.list()}:
+            self.report(DeviceIsBroken, device=device, reason="lost", detail="this node does not have it (any more)")
+            return
         [reading] = read_devices(self.inventory, [device])
+        if device not in self.dirty and device not in self._broken:
+            self.report(DeviceIsClean, device=device, reading=reading_fact(reading), asked=asked)
+            self.report(DeviceWorks, device=device, detail="as asked")
         if device in self._broken:
             del self._broken[device]
             self._keep()

@@ -51,6 +51,7 @@ def device_unhealthy(pool: Pool, fact: facts.DeviceUnhealthy) -> None:
     if device.healthy and not node.quarantined >> device.number & 1:
         device.trouble_since = pool.now
     device.healthy, device.trouble = False, fact.detail or fact.reason
+    device.clear_seq = None
     node.capacity.devices &= ~(1 << device.number)
     lose_device(pool, node, device)
     _changed(pool, node)
@@ -65,7 +66,7 @@ def device_healthy(pool: Pool, fact: facts.DeviceHealthy) -> None:
     device.healthy = True
     node.capacity.devices |= 1 << device.number
     if not node.quarantined >> device.number & 1:
-        device.trouble, device.trouble_since = "", None
+        device.trouble, device.trouble_since, device.clear_seq = "", None, None
     _changed(pool, node)
 
 

@@ -36,7 +36,7 @@ def facts_of_device(node: Node, report: DeviceReport) -> list[Fact]:
             return [_quarantined(node.name, report.found)]
         case DeviceIsClean() if quarantined(node, device):
             return [DeviceCleared(node=node.name, device=device.id, reading=report.reading, asked=report.asked)]
-        case DeviceIsBroken() if device.healthy:
+        case DeviceIsBroken() if device.healthy or device.clear_seq is not None:
             return [
                 DeviceUnhealthy(node=node.name, device=device.id, reason=report.reason, code=report.code, detail=report.detail)
             ]
@@ -63,15 +63,14 @@ def facts_of_dirty(known: Node | None, report: NodeAnnounced) -> list[Fact]:
 
 
 def clear_requested(pool: Pool, request: RequestId, clear: ClearQuarantine) -> list[Fact] | Rejected:
-    """A quarantined device is wanted back. It may be named by its id or by its number on the node."""
+    """A device that is out of use is wanted back. It may be named by its id or by its number on the node."""
     node = pool.nodes[pool.node_numbers[clear.node]]
     device = _device(node, clear.device) or _numbered(node.devices, clear.device)
     if device is None:
         known = ", ".join(f"{each.number} ({each.id})" for each in node.devices)
         return Rejected("no-such-device", f"{node.name} has no device {clear.device!r}; it has {known or 'none'}"[:2000])
-    if not quarantined(node, device):
-        why = "is not quarantined, it is broken" if not device.healthy else "is not quarantined"
-        return Rejected("not-quarantined", f"{device.id} of {node.name} {why}: there is nothing to clear")
+    if device.healthy and not quarantined(node, device):
+        return Rejected("not-quarantined", f"{device.id} of {node.name} is in use or free: there is nothing to clear")
     return [DeviceClearRequested(request=request, node=node.name, device=device.id, reason=clear.reason)]
 
 
