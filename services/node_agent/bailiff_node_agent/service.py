@@ -26,7 +26,7 @@ from .disk import (
 )
 from .link import Link
 from .logship import ship_logs
-from .runtime import ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
+from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
 
 
@@ -81,7 +81,9 @@ class NodeAgentService:
             except FolderInUse as error:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
-        inventory, runtimes = _parts(node, folder)
+        wanted = self._settings.cgroups
+        cgroups = Cgroups.on_this_host(f"{node.domain}-{node.name}", self._settings.cgroup_root) if wanted else None
+        inventory, runtimes = _parts(node, folder, cgroups)
         return Machine(
             node=node,
             inventory=inventory,
@@ -100,7 +102,7 @@ class NodeAgentService:
         )
 
 
-def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[str, Runtime]]:
+def _parts(node: NodeDeclaration, folder: Path, cgroups: Cgroups | None) -> tuple[DeviceInventory, dict[str, Runtime]]:
     """The node's devices and runtimes. Simulated devices are told by both runtimes who holds them."""
     machine = SimulatedMachine()
     runtimes: dict[str, Runtime] = {"simulated": SimulatedRuntime(machine)}
@@ -109,7 +111,7 @@ def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[s
             nvml = NvmlInventory()
         except NoDriver as error:
             raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
-        return nvml, {**runtimes, "process": ProcessRuntime(folder)}
+        return nvml, {**runtimes, "process": ProcessRuntime(folder, cgroups=cgroups)}
 
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or start_of_process(pid)
@@ -119,4 +121,4 @@ def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[s
     except ValueError as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
     machine.attach_devices(simulated)
-    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated)}
+    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated, cgroups=cgroups)}
