@@ -97,6 +97,8 @@ def scene_of(pool: Pool) -> Scene:
     scene = pool.scene
     if scene is None:
         scene = pool.scene = Scene(pool, Rooms.of(pool), Usage.of(pool))
+        pool.stale_nodes.clear()
+        pool.stale_jobs.clear()
     assert isinstance(scene, Scene)
     if not pool.stale_nodes and not pool.stale_jobs and scene.policy is pool.policy:
         return scene

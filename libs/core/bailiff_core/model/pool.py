@@ -185,7 +185,8 @@ class Job:
     @property
     def size(self) -> int:
         """How many tasks the gang has, placed or not."""
-        return sum(group.count for group in self.demand.tasks)
+        groups = self.demand.tasks
+        return groups[0].count if len(groups) == 1 else sum(group.count for group in groups)
 
     @property
     def minimum(self) -> int:
