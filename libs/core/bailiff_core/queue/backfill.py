@@ -102,7 +102,7 @@ class Backfill:
         nodes = [rooms.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
         after = [node.later for node in nodes]
         rooms.rollback(before)
-        self._kept = {node.number: _difference(node, later) for node, later in zip(nodes, after, strict=True)}
+        self._kept = {node.number: what_to_keep(node, later) for node, later in zip(nodes, after, strict=True)}
 
     def _counted(self, need: Need, last: End) -> tuple[GangPlace, int | None] | None:
         """Where equal tasks stand after that end, the first after which they find room, and when that is; all who matter go."""
@@ -184,7 +184,7 @@ class _Departures:
         return None if end is None else max(end, now)
 
 
-def _difference(node: NodeRoom, after: Room) -> Room:
+def what_to_keep(node: NodeRoom, after: Room) -> Room:
     """What has to be kept of the node's room for it to become `after`.
 
     Of equal devices those that are idle now stay free: the head takes the ones that others still use.
