@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.builders import asking
 from tests.log_builder import Story
+from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
 
 from bailiff_core.model.pool import Job, Pool, Room
@@ -17,7 +18,7 @@ from bailiff_core.placement.rooms import Rooms
 from bailiff_core.queue.backfill import Backfill, what_to_keep
 from bailiff_core.scene import scene_of
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ENOUGH = 100_000
 
 
@@ -77,10 +78,10 @@ def agree(story: Story) -> None:
         assert counted(story.pool, job) == played(story.pool, job), job.id
 
 
-@given(steps(30))
+@given(busy_steps(40))
 @QUICK
-def test_the_count_is_what_playing_it_through_comes_to(turns: list[list[Step]]) -> None:
-    Chance(agree).tell(turns)
+def test_the_count_is_what_playing_it_through_comes_to(told: list[Step]) -> None:
+    Busy(agree).tell(told)
 
 
 @given(steps(30))
@@ -91,7 +92,8 @@ def test_also_with_gangs_that_grow_parts_of_devices_and_topologies(turns: list[l
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@given(steps(80))
-@settings(QUICK, max_examples=2_000)
-def test_the_count_is_right_in_longer_histories(turns: list[list[Step]]) -> None:
+@given(busy_steps(200), steps(80))
+@settings(QUICK, max_examples=1_000)
+def test_the_count_is_right_in_longer_histories(told: list[Step], turns: list[list[Step]]) -> None:
+    Busy(agree).tell(told)
     Chance(agree, shared=True).tell(turns)

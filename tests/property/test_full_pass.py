@@ -2,11 +2,13 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests import log_builder
+from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
 
 from bailiff_core.model.pool import Pool
@@ -14,7 +16,7 @@ from bailiff_core.queue.order import enqueue
 from bailiff_core.records.payload import Decision
 from bailiff_core.turn import decide
 
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 Told = list[tuple[str, dict[str, object]]]
 
 
@@ -41,7 +43,7 @@ def with_one_held(pool: Pool) -> Pool:
     return found
 
 
-def told(decisions: Iterable[Decision]) -> Told:
+def as_told(decisions: Iterable[Decision]) -> Told:
     """What was decided, apart from the sentence about a try, which may be that of the first one."""
     return [(each.type_name(), each.model_dump(exclude={"reason"})) for each in decisions]
 
@@ -51,44 +53,49 @@ def against(other: Callable[[Pool], Pool]) -> Callable[[Pool], Iterator[Decision
 
     def compared(pool: Pool) -> Iterator[Decision]:
         twin = other(pool)
-        expected = told(decide(twin))
+        expected = as_told(decide(twin))
         found = []
         for decision in decide(pool):
             found.append(decision)
             yield decision
-        assert told(found) == expected
+        assert as_told(found) == expected
 
     return compared
 
 
-def tell(turns: list[list[Step]], other: Callable[[Pool], Pool], *, shared: bool = False) -> None:
-    """One history, each turn of which is decided in both ways."""
-    with patch.object(log_builder, "decide", against(other)):
-        Chance(shared=shared).tell(turns)
+def deciding(other: Callable[[Pool], Pool]) -> AbstractContextManager[object]:
+    """Every turn of a story is decided in both ways."""
+    return patch.object(log_builder, "decide", against(other))
 
 
-@given(steps(30))
+@pytest.mark.parametrize("other", [afresh, with_one_held])
+@given(told=busy_steps(40))
 @QUICK
-def test_what_may_have_changed_is_all_that_has_to_be_tried(turns: list[list[Step]]) -> None:
-    tell(turns, afresh)
+def test_on_a_crowded_pool_trying_all_decides_the_same(other: Callable[[Pool], Pool], told: list[Step]) -> None:
+    with deciding(other):
+        Busy().tell(told)
 
 
 @given(steps(30))
 @QUICK
 def test_also_with_projects_and_gangs_that_grow(turns: list[list[Step]]) -> None:
-    tell(turns, afresh, shared=True)
+    with deciding(afresh):
+        Chance(shared=True).tell(turns)
 
 
 @given(steps(30))
 @QUICK
 def test_the_head_of_the_queue_is_the_same_whenever_it_is_looked_for(turns: list[list[Step]]) -> None:
-    tell(turns, with_one_held)
+    with deciding(with_one_held):
+        Chance().tell(turns)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@given(steps(80))
-@settings(QUICK, max_examples=1_000)
-def test_both_in_longer_histories(turns: list[list[Step]]) -> None:
-    tell(turns, afresh, shared=True)
-    tell(turns, with_one_held)
+@pytest.mark.parametrize("other", [afresh, with_one_held])
+@given(busy_steps(200), steps(80))
+@settings(QUICK, max_examples=500)
+def test_both_in_longer_histories(other: Callable[[Pool], Pool], told: list[Step], turns: list[list[Step]]) -> None:
+    with deciding(other):
+        Busy().tell(told)
+        Chance(shared=other is afresh).tell(turns)
