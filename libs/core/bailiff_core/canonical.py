@@ -5,6 +5,7 @@ from typing import Any
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _CONTAINERS = (dict, list, tuple)
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
@@ -14,7 +15,10 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _refuse_floats(container: Any) -> None:
-    for item in container.values() if isinstance(container, dict) else container:
+    items = container.values() if isinstance(container, dict) else container
+    if _PLAIN.issuperset(map(type, items)):
+        return
+    for item in items:
         if isinstance(item, _CONTAINERS):
             _refuse_floats(item)
         elif isinstance(item, float):
