@@ -56,6 +56,13 @@ class Record:
     actor: str = ""
     auth: str = ""
 
+    def continuing(self, prev: str) -> "Record":
+        """The same with this `prev`. By hand: `dataclasses.replace` takes three times as long."""
+        return Record(
+            self.domain, self.seq, self.epoch, self.turn, self.turn_end, self.time, prev, self.writer, self.engine,
+            self.policy, self.type, self.data, self.cause, self.inputs, self.actor, self.auth,
+        )  # fmt: skip
+
 
 @lru_cache(maxsize=64)  # the records of a turn have one time
 def time_text(time: int) -> str:
@@ -155,7 +162,8 @@ def decode(wire: Wire) -> Record:
     """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
     at = dict(wire.headers)
     try:
-        return decode_following(wire, at, at["ce_domain"].decode(), int(at["ce_seq"]), int(at["ce_epoch"]), at["ce_prev"].decode())
+        domain, prev = at["ce_domain"].decode(), at["ce_prev"].decode()
+        return decode_following(wire, at, domain, int(at["ce_seq"]), int(at["ce_epoch"]), prev)
     except (KeyError, ValueError) as error:
         raise UnreadableRecord(f"{_where(at)}: {error}") from error
 
