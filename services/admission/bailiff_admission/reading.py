@@ -6,7 +6,7 @@ from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Envelope, Opened, Unacceptable
+from bailiff_bus.envelope import Envelope, Opened, Unacceptable, unwrap
 from bailiff_bus.identity import verify
 from bailiff_bus.messages import (
     BegunEviction,
@@ -97,7 +97,7 @@ class Reading:
     def look_for_truncation(self, pool: Pool, message: Message) -> None:
         """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
         with suppress(Unacceptable):
-            _within_the_log(pool, Opened(message).envelope((ReportBody,)).body)
+            _within_the_log(pool, unwrap(message, accept=(ReportBody,)).body)
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body

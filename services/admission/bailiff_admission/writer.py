@@ -261,9 +261,8 @@ class Writer:
         stored = []
         draft: Draft | None = None
         try:
-            own = (
-                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            )  # the clock may step here, and what stands in the turn comes after that
+            # The clock may step in our own facts, and what stands in the turn comes after that.
+            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())

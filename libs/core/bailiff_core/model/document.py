@@ -15,7 +15,8 @@ class Document(BaseModel):
 
     def to_data(self) -> dict[str, Any]:
         """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""
-        return self.__pydantic_serializer__.to_python(self, mode="json", exclude_defaults=True)
+        data: dict[str, Any] = self.__pydantic_serializer__.to_python(self, mode="json", exclude_defaults=True)
+        return data
 
 
 def parse_duration(value: object) -> object:
