@@ -11,6 +11,11 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 def canonical_json(value: Any) -> bytes:
     """JSON as UTF-8 with sorted keys and no spaces. Floats and other non-JSON values are refused with a `TypeError`."""
     _refuse_floats((value,))
+    return written(value)
+
+
+def written(value: Any) -> bytes:
+    """`canonical_json` of what is known to hold nothing but JSON values without floats."""
     return _ENCODER.encode(value).encode()
 
 

@@ -58,6 +58,7 @@ class Read:
     auth: str = ""
     submitted: SubmitJob | None = None
     salt: bytes = b""
+    spec_digest: str = ""
     missed: ReportBody | None = None
 
 
@@ -121,12 +122,11 @@ class Reading:
     def _request(self, pool: Pool, envelope: Envelope, body: RequestBody, found: Read) -> list[Fact] | Rejected:
         identity = verify(envelope, pool.rules.identity.keys, unsigned=self._unsigned)
         found.actor, found.auth = identity.actor, identity.auth
-        spec_digest = ""
         if isinstance(body, SubmitJob):
             found.salt = self._ambient.fresh()
-            spec_digest = digest_of_spec(found.salt, body.spec.to_data())
+            found.spec_digest = digest_of_spec(found.salt, body.spec.to_data())
         asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-        outcome = facts_of_request(pool, asked, spec_digest)
+        outcome = facts_of_request(pool, asked, found.spec_digest)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome

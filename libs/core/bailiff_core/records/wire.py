@@ -16,6 +16,7 @@ from .payload import AUDIT_TYPES, Payload
 FORMAT_TAG = b"bailiff-audit-1"
 CONTENT_TYPE = ("content-type", b"application/json")
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 class UnreadableRecord(Exception):
@@ -64,18 +65,24 @@ class Record:
         )  # fmt: skip
 
 
-@lru_cache(maxsize=64)  # the records of a turn have one time
 def time_text(time: int) -> str:
     """µs UTC as RFC 3339 with six digits, so that text order is time order."""
-    moment = EPOCH_START + timedelta(microseconds=time)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, micros = divmod(time, 1_000_000)
+    return f"{_second_text(second)}.{micros:06d}Z"
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # much happens within a second
+def _second_text(second: int) -> str:
+    return (EPOCH_START + timedelta(seconds=second)).isoformat().removesuffix("+00:00")
+
+
+@lru_cache(maxsize=64)  # the records of a turn have one time
 def time_value(text: str) -> int:
-    """µs UTC of the text that `time_text` writes."""
-    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
-    return (moment - EPOCH_START) // timedelta(microseconds=1)
+    """µs UTC of the text that `time_text` writes. Raises `ValueError` for any other."""
+    time = (datetime.fromisoformat(text) - EPOCH_START) // MICROSECOND if text.endswith("Z") else 0
+    if time_text(time) != text:
+        raise ValueError(f"{text!r} is not a time such as 2026-01-31T12:00:00.000000Z")
+    return time
 
 
 def encode(record: Record) -> Wire:
