@@ -72,7 +72,7 @@ def in_order(labels: dict[str, T]) -> dict[str, T]:
 Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Count = Annotated[Integer, Field(ge=0)]
 TEN_YEARS = 315_360_000_000_000  # so that a time and some durations still add up to an `Integer`
-Duration = Annotated[int, Field(ge=0, le=TEN_YEARS), BeforeValidator(parse_duration)]
+Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TEN_YEARS)]
 Time = Annotated[Integer, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$")]
 Label = Annotated[str, Field(max_length=253)]
