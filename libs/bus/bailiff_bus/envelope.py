@@ -235,7 +235,7 @@ def _check_size(message: Message) -> None:
 
 
 def _header_bytes(headers: Headers) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)
+    return sum([len(name) + len(value or b"") for name, value in headers])
 
 
 def _attributes(message: Message) -> _Event:

@@ -186,7 +186,7 @@ class KafkaReader:
                 record.offset,
                 record.timestamp * 1000,
                 record.key,
-                tuple((name, value or b"") for name, value in record.headers),
+                tuple([(name, value or b"") for name, value in record.headers]),
                 record.value or b"",
             )
             for at, records in found.items()
