@@ -187,7 +187,10 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """The bytes of a message that are the sender's own."""
-    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+    size = len(key or b"") + len(value)
+    for name, content in headers:
+        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
+    return size
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:

@@ -261,9 +261,8 @@ class Writer:
         stored = []
         draft: Draft | None = None
         try:
-            own = (
-                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            )  # the clock may step here, and what stands in the turn comes after that
+            # The clock may step in our own facts, and what stands in the turn comes after that.
+            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
@@ -274,9 +273,8 @@ class Writer:
                     continue
                 reads.append(read)
                 if read.submitted is not None:
-                    demand = read.submitted.demand
-                    store = self._specs.store(self._outbox.producer, demand.job, read.submitted.spec, read.salt)
-                    stored.append((await store)[1])
+                    job, spec = read.submitted.demand.job, read.submitted.spec
+                    stored.append(await self._specs.store(self._outbox.producer, job, read.spec_digest, spec, read.salt))
                 if read.rejected is not None:
                     letters.append((message, read.rejected))
                 for fact in self._facts(message, read):

@@ -179,13 +179,16 @@ class Job:
 
     def task(self, index: int) -> Task | None:
         """The member of that index, where it has a place."""
+        if index < len(self.tasks) and self.tasks[index].index == index:  # nobody is missing before it
+            return self.tasks[index]
         at = bisect_left(self.tasks, index, key=lambda task: task.index)
         return self.tasks[at] if at < len(self.tasks) and self.tasks[at].index == index else None
 
     @property
     def size(self) -> int:
         """How many tasks the gang has, placed or not."""
-        return sum(group.count for group in self.demand.tasks)
+        groups = self.demand.tasks
+        return groups[0].count if len(groups) == 1 else sum(group.count for group in groups)
 
     @property
     def minimum(self) -> int:
@@ -256,6 +259,7 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
+    queued: the jobs in `queue`, to look up.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
     for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
@@ -305,6 +309,7 @@ class Pool:
     passed_over: dict[str, None] = field(default_factory=dict)
     kept_for_head: Any = None
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
+    queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)
