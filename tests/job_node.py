@@ -4,6 +4,7 @@ It is a double of what the agent and the supervisor do. What it may do is in the
 tests/contract/test_job_wall.py.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -124,10 +125,8 @@ class JobNode:
             talk.start()
             talks.append((connection, talk))
         for connection, talk in talks:
-            try:
+            with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             talk.join()
 
     def _talk(self, connection: socket.socket) -> None:

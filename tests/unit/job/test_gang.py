@@ -143,9 +143,7 @@ def test_ranks_on_three_nodes_save_one_step_whatever_was_proposed(nodes: list[Jo
 
 def test_the_processes_of_one_task_save_one_step(nodes: list[JobNode], tmp_path: Path) -> None:
     """As torchrun starts them: to the node they are one, and it leaves the step to them."""
-    ranks = Ranks(
-        [Job(place(tmp_path / "c", nodes[0], rank=rank, world_size=3, worker=rank, workers=3)) for rank in range(3)]
-    )
+    ranks = Ranks([Job(place(tmp_path / "c", nodes[0], rank=rank, world_size=3, worker=rank, workers=3)) for rank in range(3)])
 
     def pause(rank: int, step: int) -> float:
         if rank == 1 and step == 20:
@@ -164,10 +162,7 @@ def test_the_processes_of_one_task_save_one_step(nodes: list[JobNode], tmp_path:
 def test_two_tasks_of_two_processes_each(nodes: list[JobNode], tmp_path: Path) -> None:
     gang, over = GangOfNodes(*nodes[:2]), threading.Event()
     ranks = Ranks(
-        [
-            Job(place(tmp_path / "c", nodes[rank // 2], rank=rank, world_size=4, worker=rank % 2, workers=2))
-            for rank in range(4)
-        ]
+        [Job(place(tmp_path / "c", nodes[rank // 2], rank=rank, world_size=4, worker=rank % 2, workers=2)) for rank in range(4)]
     )
     thread = agreeing(gang, until=over, from_step=20)
     try:

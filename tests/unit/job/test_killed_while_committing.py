@@ -69,7 +69,10 @@ print(json.dumps(outcomes))
 
 def killed_at(directory: Path, first: int, every: int) -> list[tuple[int, int]]:
     told = subprocess.run(
-        [sys.executable, "-c", CHILD, str(directory), str(first), str(every), "100000"], capture_output=True, check=True, text=True
+        [sys.executable, "-c", CHILD, str(directory), str(first), str(every), "100000"],
+        capture_output=True,
+        check=True,
+        text=True,
     )
     return [tuple(each) for each in json.loads(told.stdout)]  # type: ignore[misc]
 

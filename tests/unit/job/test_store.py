@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.Monk
     fsync, rename = os.fsync, Path.rename
 
     def synced(handle: int) -> None:
-        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{handle}')).name.partition('-')[0]}")
+        done.append(f"sync {Path(f'/proc/self/fd/{handle}').readlink().name.partition('-')[0]}")
         fsync(handle)
 
     def renamed(self: Path, target: Path) -> Path:
@@ -299,8 +300,6 @@ class TestGang:
 
 def restored(directory: Path, world_size: int) -> list[int | None]:
     """What each rank of the next attempt gets, all asking at once."""
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(world_size) as pool:
         ranks = [store(directory, 2, rank=rank, world_size=world_size) for rank in range(world_size)]
         return [step for step, _ in pool.map(newest, ranks)]
