@@ -62,7 +62,8 @@ def _to_disk_and_back(run: Run, mib: int) -> Row:
         raw.append(_timed(lambda: _raw(run.folder / "raw", content)))
         directory = run.folder / f"kept-{number}"
         ours.append(_timed(lambda directory=directory: _saved_and_restored(directory, content)))  # type: ignore[misc]
-    return Row(f"a checkpoint of {mib} MiB, saved and restored by another attempt", median(ours), "s", "≤ 1.3× + 1 s", median(raw),
+    what = f"a checkpoint of {mib} MiB, saved and restored by another attempt"
+    return Row(what, median(ours), "s", "≤ 1.3× + 1 s", median(raw),
                "s: raw write, fsync, hash and read", {"ours_s": ours, "raw_s": raw})  # fmt: skip
 
 

@@ -97,10 +97,11 @@ class _Caller:
             draft.write_text(json.dumps(self.memory))
             draft.replace(self.place.control / MEMORY)
 
-    def store(self) -> Store:
+    def store(self) -> Store | None:
+        """None where there is no checkpoint directory: outside Bailiff nothing is kept."""
         place = self.place
         if place.checkpoints is None:
-            raise CheckpointProblem("there is no checkpoint directory: set BAILIFF_CHECKPOINT_DIR")
+            return None
         return Store(place.checkpoints, job=place.job, attempt=place.attempt, rank=place.rank, world_size=place.world_size)
 
     def publish(self, step: int) -> None:
@@ -173,6 +174,8 @@ def _checkpoint(job: _Caller, options: argparse.Namespace) -> int:
     for path in options.paths:
         if not path.exists():
             raise ValueError(f"there is no {path}")
+    if store is None:
+        return YES
     store.begin()
     job.line.say("checkpoint_started", step=options.step)
     draft = store.draft(options.step)
@@ -220,7 +223,8 @@ def _digest_of(digests: list[str]) -> str:
 
 
 def _latest(job: _Caller, _: argparse.Namespace) -> int:
-    checkpoint = job.store().newest()[0]
+    store = job.store()
+    checkpoint = store.newest()[0] if store else None
     if checkpoint is None:
         return NO
     print(checkpoint.folder)
@@ -229,6 +233,9 @@ def _latest(job: _Caller, _: argparse.Namespace) -> int:
 
 def _restore(job: _Caller, options: argparse.Namespace) -> int:
     store = job.store()
+    if store is None:
+        print(0)
+        return YES
     checkpoint, passed_over = store.newest()
     store.tidy(checkpoint)
     start, attempt = 0, None
