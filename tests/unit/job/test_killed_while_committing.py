@@ -19,7 +19,7 @@ from pathlib import Path
 from bailiff_job.clock import monotonic
 from bailiff_job.store import Store
 
-directory, first, every, last = Path(sys.argv[1]), *map(int, sys.argv[2:])
+directory, functions = Path(sys.argv[1]), sys.argv[2:]
 
 
 def commit(store, step):
@@ -34,7 +34,7 @@ def until_line(number, place):
 
     def trace(frame, event, argument):
         nonlocal count
-        if "bailiff_job" not in frame.f_code.co_filename:
+        if "bailiff_job" not in frame.f_code.co_filename or (functions and frame.f_code.co_name not in functions):
             return None
         if event == "line":
             count += 1
@@ -51,7 +51,7 @@ def until_line(number, place):
 
 
 outcomes = []
-for number in range(first, last, every):
+for number in range(1, 100_000):
     place = directory / str(number)
     child = os.fork()
     if child == 0:
@@ -67,14 +67,10 @@ print(json.dumps(outcomes))
 """
 
 
-def killed_at(directory: Path, first: int, every: int) -> list[tuple[int, int]]:
-    told = subprocess.run(
-        [sys.executable, "-c", CHILD, str(directory), str(first), str(every), "100000"],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    return [tuple(each) for each in json.loads(told.stdout)]  # type: ignore[misc]
+def killed_at_every_line_of(directory: Path, *functions: str) -> list[tuple[int, int]]:
+    """(line, exit code) of each child, the last one of which was not killed. All functions of the package if none is named."""
+    told = subprocess.run([sys.executable, "-c", CHILD, str(directory), *functions], capture_output=True, check=True, text=True)
+    return [(line, code) for line, code in json.loads(told.stdout)]
 
 
 def check(directory: Path, outcomes: list[tuple[int, int]]) -> None:
@@ -93,12 +89,14 @@ def check(directory: Path, outcomes: list[tuple[int, int]]) -> None:
     assert seen == {1, 2}, "some were killed before the commit counted, and some after"
 
 
-def test_at_every_ninth_line(tmp_path: Path) -> None:
-    check(tmp_path, killed_at(tmp_path, 1, 9))
+def test_at_every_line_that_changes_what_can_be_seen(tmp_path: Path) -> None:
+    outcomes = killed_at_every_line_of(tmp_path, "commit", "_remove")
+    assert len(outcomes) > 20
+    check(tmp_path, outcomes)
 
 
 @pytest.mark.long
 def test_at_every_line(tmp_path: Path) -> None:
-    outcomes = killed_at(tmp_path, 1, 1)
+    outcomes = killed_at_every_line_of(tmp_path)
     assert len(outcomes) > 100
     check(tmp_path, outcomes)
