@@ -33,6 +33,8 @@ from .messages import (
     StartTask,
     SubmitJob,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -152,7 +154,7 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed,
         )
     ),
     retention=timedelta(days=7),

@@ -6,6 +6,7 @@ from typing import Any
 from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
 from bailiff_bus.messages.commands import Order
 from bailiff_core.lifecycle.evictions import evictions_of, leaving
+from bailiff_core.lifecycle.grace import term_after
 from bailiff_core.model.pool import Job, Plan, Pool, Task
 from bailiff_core.placement.last_look import fits_without_evictions
 
@@ -57,6 +58,7 @@ def commands_owed(pool: Pool) -> Iterator[Evict | Spare]:
                     **_common(pool, job, node, eviction.begun_seq),
                     tasks=tasks,
                     grace=eviction.grace,
+                    term_after=term_after(pool, job, eviction.grace),
                     cause=eviction.cause,
                     for_job=eviction.for_job,
                 )

@@ -15,6 +15,8 @@ from .reports import (
     NodeHeartbeat,
     ReportBody,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
@@ -39,6 +41,7 @@ __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
     "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
     "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
+    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed",
+    "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",
 ]  # fmt: skip

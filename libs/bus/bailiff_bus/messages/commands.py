@@ -74,11 +74,15 @@ class StartTask(JobCommand):
 
 
 class Evict(JobCommand):
-    """Make the job's tasks on this node leave: notice and TERM now, KILL after `grace`."""
+    """Make the job's tasks on this node leave: notice now, TERM after `term_after`, KILL after `grace`.
+
+    A task that has never said that it listens for notices gets TERM with the notice, as all do where `term_after` is left out.
+    """
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
     tasks: tuple[Count, ...]
     grace: Duration
+    term_after: Duration | None = None
     cause: str
     for_job: Name | None = None
 
