@@ -26,6 +26,7 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -143,7 +144,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(

@@ -5,7 +5,7 @@ Each message type is a frozen document with a version; `envelope` puts it into C
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import Evict, Fence, SendInventory, Spare, StartTask, TaskAt
+from .commands import Evict, Fence, SaveTogether, SendInventory, Spare, StartTask, TaskAt
 from .letters import Alarm, DeadLetter
 from .progress import BegunEviction, GivenUpPlan
 from .proposals import Proposal
@@ -40,7 +40,8 @@ from .requests import (
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
     "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
-    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare",
+    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SendInventory", "SetJob",
+    "Spare",
     "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed",
     "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",

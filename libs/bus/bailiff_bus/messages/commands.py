@@ -87,6 +87,15 @@ class Evict(JobCommand):
     for_job: Name | None = None
 
 
+class SaveTogether(JobCommand):
+    """The tasks have their notice, and all of their gang is to save at this step. `agreed`: all ranks have confirmed it."""
+
+    TYPE: ClassVar[str] = "bailiff.SaveTogether.v1"
+    tasks: tuple[Count, ...]
+    step: Count
+    agreed: bool = False
+
+
 class Spare(JobCommand):
     """Do not evict the job after all, if that has not been obeyed yet."""
 

@@ -95,6 +95,7 @@ def eviction_staged(pool: Pool, fact: facts.EvictionStaged) -> None:
         _come_to(task, fact.step)
     if fact.stage == "noticed":
         task.attached, task.pace = fact.attached, fact.pace
+        task.notice_step, task.notice_pace = fact.step, fact.pace
     if fact.stage in ("noticed", "acknowledged", "term_sent", "kill_sent"):
         setattr(task, fact.stage, True)
     if fact.checkpoint is not None:
@@ -120,7 +121,7 @@ def task_progressed(pool: Pool, fact: facts.TaskProgressed) -> None:
 def task_resumed(pool: Pool, fact: facts.TaskResumed) -> None:
     """It goes on from there."""
     _, task = _find(pool, fact)
-    task.attached, task.step = True, fact.step
+    task.attached, task.step, task.resumed = True, fact.step, fact.step
 
 
 def _come_to(task: Task, step: int | None) -> None:

@@ -96,7 +96,8 @@ class Task:
 
     start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
     reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
-    how far it has said that it is. confirmed: the step at which it would save together with its gang.
+    how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
+    save together with its gang. resumed: the step that it went on from.
     """
 
     index: int
@@ -117,7 +118,10 @@ class Task:
     step: int | None = None
     total: int | None = None
     pace: int = 0
+    notice_step: int | None = None
+    notice_pace: int = 0
     confirmed: int | None = None
+    resumed: int | None = None
     checkpoint_step: int | None = None
     checkpoint_at: int | None = None
 

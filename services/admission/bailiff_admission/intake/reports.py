@@ -118,10 +118,10 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
             return [TaskStartRefused(**at, reason=report.reason)]
         case EvictionStageReached() if _is_new(task, report):
             return [_staged(at, report)]
-        case TaskHasProgressed() if task.state in ("starting", "running"):
+        case TaskHasProgressed() if task.state in ("starting", "running") and _is_news(task, report):
             said = {name: getattr(report, name) for name in ("step", "total", "pace", "checkpoint", "ago")}
             return [TaskProgressed(**at, **said)]
-        case TaskHasResumed() if task.state in ("starting", "running"):
+        case TaskHasResumed() if task.state in ("starting", "running") and task.resumed is None:
             lost = max(0, (job.step or 0) - report.step)
             said = {name: getattr(report, name) for name in ("step", "from_attempt", "passed_over")}
             return [TaskResumed(**at, **said, steps_lost=lost)]
@@ -141,6 +141,12 @@ def _is_new(task: Task, stage: Stage) -> bool:
     if stage.stage == "step_confirmed" and stage.step is not None:
         return task.confirmed is None or stage.step > task.confirmed
     return stage.stage not in task.reached and not getattr(task, stage.stage, False)
+
+
+def _is_news(task: Task, report: TaskHasProgressed) -> bool:
+    """An agent that was restarted says again what it finds said."""
+    saved = report.checkpoint is not None and report.checkpoint.step != task.checkpoint_step
+    return saved or (report.step is not None and (task.step is None or report.step > task.step))
 
 
 def _staged(at: dict[str, Any], stage: Stage) -> EvictionStaged:
