@@ -627,13 +627,13 @@ class Agent:
         if at <= loop.time():
             steps = self.machine.runtimes[held.runtime].steps(held.key)
             self._tell(held.key, TaskHasProgressed, **held.heard.news(steps, self._ambient.boot(), loop.time()))
-        elif not held.heard.waits:
-            held.heard.waits = True
+        elif held.heard.waits_until is None or at < held.heard.waits_until:
+            held.heard.waits_until = at
             self._spawn(self._tell_later(held, at - loop.time()))
 
     async def _tell_later(self, held: Held, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        held.heard.waits = False
+        held.heard.waits_until = None
         self._tell_news(held)
 
     def _published(self, held: Held) -> int | None:

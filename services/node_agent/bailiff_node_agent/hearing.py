@@ -31,7 +31,7 @@ class Heard:
     untold: bool = False
     resumed: Said | None = None
     told_at: float | None = None
-    waits: bool = False
+    waits_until: float | None = None
 
     def take(self, line: Said) -> None:
         """One more line."""

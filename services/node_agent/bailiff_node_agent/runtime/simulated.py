@@ -5,7 +5,7 @@ it, it runs until stopped), and `BAILIFF_SIM_ON_TERM` and `BAILIFF_SIM_ON_NOTICE
 itself on TERM, with 85 on a notice), `ignore`, or `exit:CODE:AFTER_S`. Left out, TERM is obeyed and a notice ignored.
 `BAILIFF_SIM_TALKS=PACE:SAVE_S` is a job that uses the job library: PACE steps a second, and SAVE_S seconds to save
 one. It goes on from what was saved, acknowledges a notice, saves (a gang at the step agreed on, or after the soft
-deadline without) and leaves with 85.
+deadline without) and leaves with 85. It ignores TERM unless something else is said.
 
 What says something else ends at once with 126: a job's environment must not end the agent.
 """
@@ -119,11 +119,12 @@ class SimulatedMachine:
         self._last_pid += 1
         task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), None, None)
         try:
-            task.on_term = _reaction(launch.env.get("BAILIFF_SIM_ON_TERM", "exit"), at_once=-SIGTERM)
+            task.talks = _talks(launch.env.get("BAILIFF_SIM_TALKS"))
+            by_default = "exit" if task.talks is None else "ignore"
+            task.on_term = _reaction(launch.env.get("BAILIFF_SIM_ON_TERM", by_default), at_once=-SIGTERM)
             task.on_notice = _reaction(launch.env.get("BAILIFF_SIM_ON_NOTICE", "ignore"), at_once=YIELDED)
             run_for = launch.env.get("BAILIFF_SIM_RUN_FOR")
             ends_by_itself = None if run_for is None else _Reaction(0, _seconds(run_for))
-            task.talks = _talks(launch.env.get("BAILIFF_SIM_TALKS"))
         except ValueError:
             task.error = "BAILIFF_SIM_…: run for SECONDS; exit, ignore or exit:CODE:AFTER_S; talks PACE:SAVE_S"
             ends_by_itself = _Reaction(UNREADABLE, 0.0)
