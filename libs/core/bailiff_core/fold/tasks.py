@@ -121,7 +121,8 @@ def task_progressed(pool: Pool, fact: facts.TaskProgressed) -> None:
 def task_resumed(pool: Pool, fact: facts.TaskResumed) -> None:
     """It goes on from there."""
     _, task = _find(pool, fact)
-    task.attached, task.step, task.resumed = True, fact.step, fact.step
+    task.attached, task.resumed = True, fact.step
+    task.step = fact.step - 1 if fact.step else None
 
 
 def _come_to(task: Task, step: int | None) -> None:

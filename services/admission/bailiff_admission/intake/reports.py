@@ -122,7 +122,7 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
             said = {name: getattr(report, name) for name in ("step", "total", "pace", "checkpoint", "ago")}
             return [TaskProgressed(**at, **said)]
         case TaskHasResumed() if task.state in ("starting", "running") and task.resumed is None:
-            lost = max(0, (job.step or 0) - report.step)
+            lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
             said = {name: getattr(report, name) for name in ("step", "from_attempt", "passed_over")}
             return [TaskResumed(**at, **said, steps_lost=lost)]
         case TaskEnded() if task.state in ("starting", "running"):
