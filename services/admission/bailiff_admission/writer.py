@@ -25,6 +25,7 @@ from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead, Record
@@ -486,6 +487,7 @@ class Writer:
                         attempt=attempt,
                         tasks=(task,),
                         grace=pool.rules.eviction.grace,
+                        term_after=pool.rules.eviction.grace - pool.rules.eviction.grace // PART,
                         cause="not in the log",
                     )
                 )

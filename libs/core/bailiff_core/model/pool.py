@@ -94,7 +94,10 @@ class Eviction:
 class Task:
     """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on.
 
-    start_seq: the record that ordered its start, which the agents' fences compare.
+    start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
+    reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
+    how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
+    save together with its gang. resumed: the step that it went on from.
     """
 
     index: int
@@ -109,6 +112,18 @@ class Task:
     started_at: int | None = None
     start_seq: int | None = None
     eviction: Eviction | None = None
+    acknowledged: bool = False
+    attached: bool = False
+    reached: dict[str, int] = field(default_factory=dict)
+    step: int | None = None
+    total: int | None = None
+    pace: int = 0
+    notice_step: int | None = None
+    notice_pace: int = 0
+    confirmed: int | None = None
+    resumed: int | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: int | None = None
 
 
 @dataclass(slots=True)
@@ -121,7 +136,7 @@ class Job:
     which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start.
+    waited for its first start. step: how far its earlier attempts are known to have come.
     """
 
     id: str
@@ -162,6 +177,7 @@ class Job:
     not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
+    step: int | None = None
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
