@@ -6,6 +6,7 @@ from zlib import crc32
 from bailiff_bus.messages import StartTask, TaskAt
 
 from . import mps
+from .checkpoints import newest
 
 FIRST_PORT, PORTS = 20_000, 10_000
 
@@ -36,6 +37,7 @@ def environment(
         "BAILIFF_ATTEMPT": str(command.attempt),
         "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
         "BAILIFF_GRACE_S": grace_s,
+        "BAILIFF_RESUME_FROM": str(newest(checkpoints / command.job, task.rank) or ""),
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),

@@ -5,7 +5,7 @@ Each message type is a frozen document with a version; `envelope` puts it into C
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import Evict, Fence, SendInventory, Spare, StartTask, TaskAt
+from .commands import Evict, Fence, SaveTogether, SendInventory, Spare, StartTask, TaskAt
 from .devices import (
     ClearDevice,
     ClearQuarantine,
@@ -26,6 +26,8 @@ from .reports import (
     NodeHeartbeat,
     ReportBody,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
@@ -50,7 +52,8 @@ __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClearDevice",
     "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceReport", "DeviceWorks",
     "DirtyDevice", "Evict", "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced",
-    "NodeHeartbeat", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory",
-    "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning",
-    "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared",
+    "NodeHeartbeat", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob",
+    "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed",
+    "TaskHasResumed", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskOverShare",
+    "TaskWasSpared",
 ]  # fmt: skip
