@@ -25,7 +25,7 @@ from .disk import (
     draw_incarnation,
 )
 from .link import Link
-from .logship import ship_logs
+from .logship import rotate_logs, ship_logs
 from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
 
@@ -57,6 +57,8 @@ class NodeAgentService:
             self._adopted = None
             work = [asyncio.ensure_future(agent.run()) for agent in agents]
             work.append(asyncio.ensure_future(self._link.run()))
+            if self._settings.log_bytes and self._settings.durable:
+                work.append(asyncio.ensure_future(rotate_logs(agents, self._settings.log_bytes)))
             if self._settings.ship_logs:
                 work.append(asyncio.ensure_future(ship_logs(self._bus, agents)))
             asked = asyncio.ensure_future(stop.wait())

@@ -54,7 +54,8 @@ class NodeAgentSettings(ServiceSettings):
     """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
     release_timeout_s: a GPU that is not seen free so long after its task is quarantined. device_look_s: how often
-    quarantined ones, and the health of all, are looked at. cgroups: keep each task in a cgroup v2 of its own, below
+    quarantined ones, and the health of all, are looked at. log_bytes: so much disk a task's log takes before its older half is
+    moved to `<log>.1`; 0: no limit. cgroups: keep each task in a cgroup v2 of its own, below
     cgroup_root or where this host permits.
     """
 
@@ -69,3 +70,4 @@ class NodeAgentSettings(ServiceSettings):
     secrets_dir: Path | None = None
     master_address: str | None = None
     ship_logs: bool = True
+    log_bytes: Annotated[int, Field(ge=0)] = 256 << 20
