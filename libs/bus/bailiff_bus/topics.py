@@ -17,12 +17,16 @@ from .messages import (
     BegunEviction,
     CancelJob,
     DeadLetter,
+    DrainNode,
     Evict,
     EvictionStageReached,
+    EvictJob,
     Fence,
     GivenUpPlan,
+    MigrateJob,
     NodeAnnounced,
     NodeHeartbeat,
+    PauseJob,
     Proposal,
     ReplaceNode,
     ReturnNode,
@@ -38,6 +42,8 @@ from .messages import (
     TaskNotSpared,
     TaskNotStarted,
     TaskWasSpared,
+    UndrainNode,
+    UnpauseJob,
 )
 from .port import Headers
 
@@ -97,7 +103,11 @@ REQUESTS = Topic(
     key="domain",
     written_by=("client",),
     schemas=tuple(
-        body.TYPE for body in (SubmitJob, CancelJob, ScaleJob, SetJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+        body.TYPE
+        for body in (
+            SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob, ApplyPolicy,
+            DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation,
+        )  # fmt: skip
     ),
     retention=timedelta(days=30),
 )

@@ -65,7 +65,7 @@ def job_scaled(pool: Pool, fact: facts.JobScaled) -> None:
     job = pool.jobs[fact.job]
     minimum = fact.min_tasks
     if minimum is None:
-        minimum = job.demand.min_tasks if job.phase == "pending" else job.minimum
+        minimum = job.demand.min_tasks if job.phase in ("pending", "paused") else job.minimum
     groups = list(job.demand.tasks)
     groups[fact.group] = groups[fact.group].model_copy(update={"count": fact.tasks})
     if minimum is not None:

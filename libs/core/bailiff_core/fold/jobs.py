@@ -14,7 +14,8 @@ from .room import changing, close_plan, drop_promise, reindex, reordering, set_p
 from .selection import close_requests_of
 
 EVICTIONS_KEPT = 64
-INVOLUNTARY = ("preemption", "policy", "stale-gang")
+INVOLUNTARY = ("preemption", "policy", "stale-gang", "asked", "drain")
+AT_A_WISH = ("paused", "migration")  # they cost the job nothing that a rule counts, and it comes back whatever on_eviction says
 
 
 @folds(facts.JobSubmitted)
@@ -132,10 +133,10 @@ def back_to_queue(pool: Pool, job: Job) -> None:
         job.tasks = []
         job.eviction = None
     close_plan(pool, job)
-    job.reserved_until = None
+    job.reserved_until = job.wish = None
     pool.touched[job.id] = None
     pool.room_grew = True
-    set_phase(pool, job, "pending")
+    set_phase(pool, job, "pending" if job.paused_seq is None else "paused")
     job.last_start = job.stale_since = None
 
 
@@ -151,7 +152,7 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
     job = pool.jobs[decision.job]
     if decision.outcome == "failed":
         job.failures += 1
-    elif decision.outcome != "lost":
+    elif decision.outcome != "lost" and decision.cause not in AT_A_WISH:
         job.evictions += 1
     if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
         job.last_eviction = pool.now
@@ -192,7 +193,7 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     close_plan(pool, job)
-    job.reserved_until = job.stale_since = None
+    job.reserved_until = job.stale_since = job.wish = job.paused_seq = None
     pool.room_grew = True
     close_requests_of(pool, job.id)
     set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)

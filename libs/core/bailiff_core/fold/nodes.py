@@ -58,6 +58,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
         node.quarantined = known.quarantined
+        node.drain = known.drain
     pool.nodes[fact.number] = node
     if node.held.shares or node.reserved.shares:
         recount_shares(pool, node)

@@ -5,6 +5,7 @@ from itertools import islice
 
 from bailiff_core.fold.gang import at_work
 from bailiff_core.fold.growth import beyond
+from bailiff_core.fold.jobs import AT_A_WISH
 from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool, Task
@@ -27,7 +28,7 @@ def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
     for job in _touched(pool):
         if job.cancelled and job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="cancelled", plan=job.plan)
-        if job.cancelled and job.phase == "pending":
+        if job.cancelled and job.phase in ("pending", "paused"):
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled")
 
 
@@ -74,7 +75,7 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         first = next(task for task in job.tasks if verdict(task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
-    if outcome.startswith("preempted") and job.demand.on_eviction == "end":
+    if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in AT_A_WISH:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
     preempted = outcome.startswith("preempted")
     backoff = min(FIRST_BACKOFF << min(job.attempt, 16), LONGEST_BACKOFF)
@@ -96,9 +97,9 @@ def broken_attempts(pool: Pool) -> Iterator[Decision]:
         without = dict.fromkeys(task.index for task in _dispensable(pool, job))
         broken = [task for task in job.tasks if task.index not in without and _ended_badly(task)]
         if job.cancelled:
-            yield _stop(pool, job, "cancelled", "its owner wants it gone")
+            yield stop(pool, job, "cancelled", "its owner wants it gone")
         elif broken:
-            yield _stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
+            yield stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
 
 
 def scaled_down(pool: Pool) -> Iterator[Decision]:
@@ -113,14 +114,14 @@ def scaled_down(pool: Pool) -> Iterator[Decision]:
                 yield ReservationDropped(job=job.id, reason="scaled", plan=job.plan, tasks=waiting)
             there = ranges(task.index for task in extra if task.state != "reserved")
             if there:
-                yield _stop(pool, job, "scaled", f"it asks for {job.size} tasks now", there)
+                yield stop(pool, job, "scaled", f"it asks for {job.size} tasks now", there)
 
 
 def overdue_jobs(pool: Pool) -> Iterator[Decision]:
     """A job that has run as long as it may is stopped."""
     while pool.run_limits and pool.run_limits[0][0] <= pool.now:
         job = pool.jobs[pool.run_limits[0][1]]
-        yield _stop(pool, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
+        yield stop(pool, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
 
 
 def _dispensable(pool: Pool, job: Job) -> list[Task]:
@@ -143,13 +144,14 @@ def _ended_badly(task: Task) -> bool:
     return task.state in ("exited", "released") and verdict(task) != "finished"
 
 
-def _stop(pool: Pool, job: Job, cause: str, reason: str, tasks: str = "") -> Decision:
+def stop(pool: Pool, job: Job, cause: str, reason: str, tasks: str = "", grace: int | None = None) -> Decision:
+    """The job, or these tasks of it, are told to leave, with its own grace where no other is given (µs)."""
     return EvictionDecided.model_validate(
         {
             "job": job.id,
             "attempt": job.attempt,
             "cause": cause,
-            "grace": grace_of(pool, job),
+            "grace": grace_of(pool, job) if grace is None else grace,
             "reason": reason,
             "tasks": tasks,
         }

@@ -46,7 +46,9 @@ def reservations(pool: Pool) -> Iterator[Decision]:
 
 def _kept_for_later(pool: Pool, job: Job) -> Iterator[Decision]:
     part = "" if job.phase == "evicting" else ranges(task.index for task in job.promise)
-    if job.promise and _room_gone(pool, job, job.promise):
+    if job.promise and _on_drained(pool, job.promise):
+        yield ReservationDropped(job=job.id, reason="drain", tasks=part)
+    elif job.promise and _room_gone(pool, job, job.promise):
         yield ReservationDropped(job=job.id, reason="room-gone", tasks=part)
     elif job.promise_until is not None and job.promise and pool.now >= job.promise_until:
         yield ReservationDropped(job=job.id, reason="expired", tasks=part)
@@ -59,6 +61,8 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
     plan = pool.plans.get(job.plan) if job.plan is not None else None
     if plan is not None and plan.given_up is not None:
         yield ReservationDropped(job=job.id, reason="given-up", plan=job.plan, tasks=part)
+    elif _on_drained(pool, members):
+        yield ReservationDropped(job=job.id, reason="drain", plan=job.plan, tasks=part)
     elif _room_gone(pool, job, members):
         yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan, tasks=part)
     elif job.reserved_until is not None and pool.now >= job.reserved_until:
@@ -75,6 +79,11 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
                 ready.append(task)
         if ready:
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=ranges(task.index for task in ready))
+
+
+def _on_drained(pool: Pool, members: list[Task]) -> bool:
+    """Some of it is promised on a node that is being emptied."""
+    return bool(pool.drained) and any(pool.nodes[task.node].drain is not None for task in members)
 
 
 def _room_gone(pool: Pool, job: Job, members: list[Task]) -> bool:

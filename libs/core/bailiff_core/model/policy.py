@@ -146,9 +146,13 @@ class PreemptionRules(Document):
 
 
 class EvictionRules(Document):
-    """How long a victim has between the notice and KILL, where neither its class nor the job says."""
+    """How long a victim has between the notice and KILL, where neither its class nor the job says.
+
+    short_grace: at most so long where a node is drained fast.
+    """
 
     grace: Duration = 30_000_000
+    short_grace: Duration = 5_000_000
     stuck_after: Duration = 120_000_000
 
 

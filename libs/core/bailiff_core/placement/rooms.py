@@ -111,8 +111,8 @@ class Rooms:
 
     @classmethod
     def of(cls, pool: Pool) -> "Rooms":
-        """What is free on the ready nodes."""
-        return cls((_node_room(node) for node in pool.nodes.values() if node.state == "ready"), pool)
+        """What is free on the nodes that take work."""
+        return cls((_node_room(node) for node in pool.nodes.values() if node.takes_work), pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -134,7 +134,7 @@ class Rooms:
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
             self.labels[number] = node.labels
-            fresh = _node_room(node) if node.state == "ready" else None
+            fresh = _node_room(node) if node.takes_work else None
             if known is not None and fresh is not None and _same_machine(known, fresh):
                 known.node = node
                 if (known.unheld, known.later) != (fresh.unheld, fresh.later):
