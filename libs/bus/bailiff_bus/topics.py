@@ -98,17 +98,15 @@ class Topic:
         return settings
 
 
+ASKED = (
+    SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob,
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation,
+)  # fmt: skip
 REQUESTS = Topic(
     name="bailiff.requests",
     key="domain",
     written_by=("client",),
-    schemas=tuple(
-        body.TYPE
-        for body in (
-            SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob, ApplyPolicy,
-            DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation,
-        )  # fmt: skip
-    ),
+    schemas=tuple(body.TYPE for body in ASKED),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(

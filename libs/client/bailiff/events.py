@@ -30,7 +30,7 @@ WORDS: Mapping[str, str] = {
     "Preempted": "it was told to leave for a job of higher priority",
     "Reclaimed": "it was told to leave for a project that is due the room",
     "Moved": "it was told to leave for a new place that is kept for it",
-    "Stopping": "it was told to leave for another reason: cancelled, a broken gang, scaled, the policy",
+    "Stopping": "it was told to leave for another reason: cancelled, a broken gang, scaled, the policy, by hand, a drain",
     "Spared": "it was told to leave, and may stay after all",
     "Stuck": "its room did not come free in time",
     "NoPreemption": "nobody could be made to leave for it; the reason says why",
@@ -41,6 +41,10 @@ WORDS: Mapping[str, str] = {
     "Reclassified": "it waits with another priority class",
     "Aged": "it counts with another priority than its class's",
     "ScheduleTimedOut": "it waits longer than the policy means it to",
+    "EvictionAsked": "somebody wants it off its place",
+    "Paused": "somebody set it aside: no place until it goes on",
+    "Unpaused": "it may go on, and goes back through the queue",
+    "MigrationAsked": "somebody wants it on another node",
     "Held": "a decision about it failed; it is left alone until it is cancelled",
     "Succeeded": "it ended well",
     "Failed": "it failed, or could not be started again",
@@ -49,6 +53,8 @@ WORDS: Mapping[str, str] = {
     "NodeReady": "a machine joined, or speaks again",
     "NodeNotReady": "a machine does not speak; nothing new is placed there",
     "NodeLost": "a machine is gone, and what ran on it has ended",
+    "NodeDrained": "a machine is being emptied; nothing new is placed there",
+    "NodeUndrained": "it takes work again",
     "PolicyApplied": "another policy is in force",
 }
 VERBS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved", "allocate": "Preempted"}
@@ -106,12 +112,17 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             yield {**_row(record, pool, data.outcome.capitalize(), data.job), "reason": plain(how_it_ended(data))}
         case decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck() | decisions.EvictionWithdrawn():
             yield _row(record, pool, SIMPLE[type(data)], data.job, tasks=data.tasks)
-        case facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost():
+        case (
+            facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost()
+            | facts.NodeDrained() | facts.NodeUndrained()
+        ):  # fmt: skip
             yield _row(record, pool, SIMPLE[type(data)], node=data.node)
         case facts.InputRejected() if data.job is not None:
             yield _row(record, pool, "Rejected", data.job)
         case facts.JobSubmitted():
             yield _row(record, pool, "Submitted", data.demand.job)
+        case decisions.MigrationDecided():
+            yield _row(record, pool, "Moved", data.job, node=_nodes(pool, [share.node for share in data.placement]))
         case decisions.PreemptionRefused() if data.reason in ("impossible", "gave-up"):
             yield _row(record, pool, "NoPreemption", data.asker.job)
         case facts.PolicyApplied():
@@ -137,6 +148,12 @@ SIMPLE: dict[Any, str] = {
     facts.NodeReachable: "NodeReady",
     facts.NodeUnreachable: "NodeNotReady",
     facts.NodeLost: "NodeLost",
+    facts.NodeDrained: "NodeDrained",
+    facts.NodeUndrained: "NodeUndrained",
+    facts.JobEvictionAsked: "EvictionAsked",
+    facts.JobPaused: "Paused",
+    facts.JobUnpaused: "Unpaused",
+    facts.JobMigrationAsked: "MigrationAsked",
 }
 
 

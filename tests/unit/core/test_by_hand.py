@@ -168,6 +168,7 @@ def test_cancelled_while_it_is_paused_it_ends(story):
 def test_it_asks_for_no_share_while_it_is_paused(tell):
     story = tell(policy(projects=[{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]))
     story.node("n1", gpus=8)
+    story.runs("there", gpus=8, project="blue")
     story.submit("train", gpus=8, project="red")
     story.pause("train")
     assert scene_of(story.pool).usage.requested("red")[0] == 0
@@ -344,7 +345,7 @@ def test_it_keeps_to_the_nodes_that_it_names(story):
     story.runs("here", TaskGroup(gpu_milli=1000, nodes=("n1",)))
     story.node("n2", gpus=8)
     story.migrate("here")
-    assert "only on the nodes that it names" in story.expect("MigrationRefused").reason
+    assert "not named by the job" in story.expect("MigrationRefused").reason
 
 
 def test_its_place_gone_before_anybody_was_told_it_stays(story):

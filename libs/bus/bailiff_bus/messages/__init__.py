@@ -42,9 +42,10 @@ from .requests import (
 )
 
 __all__ = [
-    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "DrainNode",
-    "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "MigrateJob",
-    "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
-    "TaskNotStarted", "TaskWasSpared", "UndrainNode", "UnpauseJob",
+    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter",
+    "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody",
+    "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal", "ReplaceNode", "ReportBody",
+    "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt",
+    "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskWasSpared",
+    "UndrainNode", "UnpauseJob",
 ]  # fmt: skip

@@ -215,6 +215,10 @@ class Rooms:
         """So much of the node is used from now on: by tasks that start, or with `later` only promised."""
         self._change(node, node.unheld if later else less(node.unheld, amount, node.units), less(node.later, amount, node.units))
 
+    def close(self, node: NodeRoom) -> None:
+        """As if nothing were free on the node, now or later."""
+        self._change(node, Room(), Room())
+
     def evict(self, unit: Unit) -> None:
         """As if the unit were told to leave: its room comes later. Of tasks not started the promise is dropped."""
         for node, amount in self.standing(unit):

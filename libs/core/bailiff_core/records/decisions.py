@@ -50,9 +50,7 @@ class ReservationDropped(Decision):
     """The reservation is gone: it expired, its job went away, or its room did. tasks: only these, of a job that runs."""
 
     job: Name
-    reason: Literal[
-        "expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy", "paused", "asked", "drain"
-    ]
+    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy", "paused", "asked", "drain"]
     plan: Count | None = None
     tasks: str = ""
 
@@ -138,9 +136,7 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal[
-        "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "paused", "asked", "drain"
-    ]
+    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "paused", "asked", "drain"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
     tasks: str = ""

@@ -44,31 +44,20 @@ def place_elsewhere(pool: Pool, job: Job, node: str | None) -> GangPlace | str:
 
     Its own room does not count: the place has to be there before the job is told to leave the one that it has.
     """
-    members = tuple(task.index for task in allocated_tasks(job) if task.state != "reserved")
-    own = dict.fromkeys(pool.nodes[task.node].name for task in job.tasks)
-    others = [found.name for found in pool.nodes.values() if found.takes_work and found.name not in own]
-    where = [node] if node is not None else others
-    if not where:
-        return "there is no other node that takes work"
-    groups = [_only_on(group.nodes, where) for group in job.demand.tasks]
-    if not all(groups):
-        return f"it may run only on the nodes that it names, and {node if node is not None else 'no other of them'} will not do"
-    tasks = tuple(
-        group.model_copy(update={"nodes": names}) for group, names in zip(job.demand.tasks, groups, strict=True)
-    )
-    ghost = replace(job, demand=job.demand.model_copy(update={"tasks": tasks}), tasks=[], promise=[])
     rooms = scene_of(pool).rooms
+    own = dict.fromkeys(task.node for task in job.tasks)
+    closed = [room for room in rooms.nodes.values() if (room.number in own if node is None else room.name != node)]
+    if len(closed) == len(rooms.nodes):
+        return "there is no other node that takes work"
+    members = tuple(task.index for task in allocated_tasks(job) if task.state != "reserved")
+    anew = Unit(replace(job, tasks=[], promise=[]), members, core=True)
     mark = rooms.mark()
-    found = place_unit(rooms, Unit(ghost, members, core=True), Budget(pool.rules.preemption.search_steps))
+    for room in closed:
+        rooms.close(room)
+    found = place_unit(rooms, anew, Budget(pool.rules.preemption.search_steps))
     rooms.rollback(mark)
     if isinstance(found, NoFit):
         return found.why
     if found.later:
         return "there is room for it elsewhere only when others that are on their way out have left"
     return replace(found, later=True)
-
-
-def _only_on(named: tuple[str, ...], where: list[str]) -> tuple[str, ...]:
-    """The nodes that a task may use of these, where it names some itself."""
-    allowed = dict.fromkeys(named)
-    return tuple(name for name in where if not named or name in allowed)
