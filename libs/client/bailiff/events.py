@@ -48,6 +48,7 @@ WORDS: Mapping[str, str] = {
     "Held": "a decision about it failed; it is left alone until it is cancelled",
     "Succeeded": "it ended well",
     "Failed": "it failed, or could not be started again",
+    "TimedOut": "it ran for as long as it may, and was stopped",
     "Cancelled": "it was ended by somebody",
     "Evicted": "it had to leave and does not come back, as its owner said",
     "NodeReady": "a machine joined, or speaks again",
@@ -109,7 +110,8 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             if job is not None and job.phase == "running" and job.last_start == record.time and _was_last(job, data.task, record):
                 yield {**_row(record, pool, _start_word(job), job.id), "reason": f"attempt {job.attempt}"}
         case decisions.JobEnded():
-            yield {**_row(record, pool, data.outcome.capitalize(), data.job), "reason": plain(how_it_ended(data))}
+            word = data.outcome.title().replace("-", "")
+            yield {**_row(record, pool, word, data.job), "reason": plain(how_it_ended(data))}
         case decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck() | decisions.EvictionWithdrawn():
             yield _row(record, pool, SIMPLE[type(data)], data.job, tasks=data.tasks)
         case (

@@ -171,6 +171,8 @@ JOB_FIELDS: Mapping[str, Field] = {
     "grace": Field(("demand", "grace"), duration),
     "run_time_limit": Field(("demand", "run_time_limit"), duration),
     "max_failures": Field(("demand", "max_failures")),
+    "on_failure": Field(("demand", "on_failure")),
+    "restart_backoff": Field(("demand", "restart_backoff"), duration),
     "min_tasks": Field(("demand", "min_tasks")),
     "sub_groups": Field(("demand", "sub_groups"), _underscored_all),
     "topology": Field(("demand", "topology")),

@@ -152,7 +152,9 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
     job = pool.jobs[decision.job]
     if decision.outcome == "failed":
         job.failures += 1
-    elif decision.outcome != "lost" and decision.cause not in AT_A_WISH:
+    elif decision.outcome == "lost":
+        job.losses += 1
+    elif decision.cause not in AT_A_WISH:
         job.evictions += 1
     if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
         job.last_eviction = pool.now
@@ -196,4 +198,5 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
     job.reserved_until = job.stale_since = job.wish = job.paused_seq = None
     pool.room_grew = True
     close_requests_of(pool, job.id)
-    set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)
+    outcome = decision.outcome
+    set_phase(pool, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)

@@ -16,8 +16,6 @@ from bailiff_core.records.payload import Decision
 
 from .outcome import gang_verdict, verdict
 
-FIRST_BACKOFF = 1_000_000
-LONGEST_BACKOFF = 64_000_000
 GROWTH_BACKOFF = 16_000_000
 CODES_TOLD = 100
 GOES_ON = ("starting", "running")
@@ -70,6 +68,11 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled", exit_codes=codes)
     if cause == "time-limit":
         reason = f"it ran longer than its limit of {(job.demand.run_time_limit or 0) // 1_000_000} s"
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="timed-out", exit_codes=codes, reason=reason)
+    if outcome in ("failed", "lost") and job.demand.on_failure == "end":
+        first = next(task for task in job.tasks if verdict(task) == outcome)
+        how = f"ended with exit code {first.exit_code}" if outcome == "failed" else "was lost"
+        reason = f"task {first.index} {how}, and its owner said on_failure: end"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "failed" and job.failures >= job.demand.max_failures:
         first = next(task for task in job.tasks if verdict(task) == "failed")
@@ -78,15 +81,21 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
     if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in AT_A_WISH:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
     preempted = outcome.startswith("preempted")
-    backoff = min(FIRST_BACKOFF << min(job.attempt, 16), LONGEST_BACKOFF)
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
         lost_gpu_ms=lost_gpu_ms(pool, job, held_gpu_milli(pool, job, job.tasks)),
-        not_before=0 if preempted else pool.now + backoff,
+        not_before=0 if preempted else pool.now + _backoff(pool, job),
     )
+
+
+def _backoff(pool: Pool, job: Job) -> int:
+    """How long a job waits that failed or lost a member, µs: longer each time, whatever it was evicted for meanwhile."""
+    rules = pool.rules.restarts
+    first = rules.backoff if job.demand.restart_backoff is None else job.demand.restart_backoff
+    return min(first << min(job.failures + job.losses, 16), max(first, rules.longest_backoff))
 
 
 def broken_attempts(pool: Pool) -> Iterator[Decision]:

@@ -48,7 +48,9 @@ class TopologyRule(Document):
 class JobDemand(Document):
     """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
 
-    stale_grace: how long it may go on with a member too few; -1: for ever.
+    stale_grace: how long it may go on with a member too few; -1: for ever. on_failure: what the failure or the loss of a
+    member means: the gang starts again, a failure at most `max_failures` times, or it ends. restart_backoff: the first
+    pause before that, doubled with each further one.
     """
 
     job: Name
@@ -67,6 +69,8 @@ class JobDemand(Document):
     stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
+    on_failure: Literal["restart", "end"] = "restart"
+    restart_backoff: Duration | None = None
     pack: Literal["binpack", "spread"] | None = None
 
     @model_validator(mode="after")

@@ -156,6 +156,16 @@ class EvictionRules(Document):
     stuck_after: Duration = 120_000_000
 
 
+class RestartRules(Document):
+    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
+
+    What it was evicted for does not count.
+    """
+
+    backoff: Duration = 2_000_000
+    longest_backoff: Duration = 64_000_000
+
+
 class NodeRules(Document):
     """When silence of a node means something (log protocol §7)."""
 
@@ -192,6 +202,7 @@ class Policy(Document):
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
     preemption: PreemptionRules = PreemptionRules()
     eviction: EvictionRules = EvictionRules()
+    restarts: RestartRules = RestartRules()
     nodes: NodeRules = NodeRules()
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()

@@ -180,6 +180,7 @@ class Job:
     last_eviction: int | None = None
     evictions: int = 0
     failures: int = 0
+    losses: int = 0
     ended_at: int | None = None
     last_checkpoint: int | None = None
     evicted_at: list[int] = field(default_factory=list)

@@ -198,11 +198,14 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100."""
+    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100.
+
+    timed-out: it ran for as long as its run-time limit, and had not finished when its grace was over.
+    """
 
     job: Name
     attempt: Count
-    outcome: Literal["succeeded", "failed", "cancelled", "evicted"]
+    outcome: Literal["succeeded", "failed", "cancelled", "evicted", "timed-out"]
     exit_codes: dict[str, Integer] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=1000)] = ""
 
