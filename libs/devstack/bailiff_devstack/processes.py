@@ -134,17 +134,13 @@ class Processes:
         """SIGKILL to the child alone, as a crash would have it: what it started itself is left running."""
         child = self._children[name]
         child.popen.kill()
-        child.popen.wait()
+        reap(child.popen)
 
     def stop(self, name: str, *, grace_s: float = 10.0) -> Death:
         """TERM the child's whole session, wait, KILL what is left; how it ended."""
         child = self._children.pop(name)
         child.identity.end(grace_s)
-        try:
-            code = child.popen.wait(5.0)
-        except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() has left its lock taken, for good; the child has ended
-            _, status = os.waitpid(child.popen.pid, 0)
-            code = child.popen.returncode = os.waitstatus_to_exitcode(status)
+        code = reap(child.popen)
         drop_record(self.folder, name)
         return Death(name, code, tail(child.log))
 
@@ -175,6 +171,16 @@ def _answers(url: str) -> bool:
             return 200 <= connection.getresponse().status < 300
         except (OSError, http.client.HTTPException):
             return False
+
+
+def reap(popen: subprocess.Popen[bytes]) -> int:
+    """Take the exit code of a child that has ended or was just killed."""
+    try:
+        return popen.wait(5.0)
+    except subprocess.TimeoutExpired:  # a Ctrl-C inside poll() has left its lock taken, for good
+        _, status = os.waitpid(popen.pid, 0)
+        popen.returncode = os.waitstatus_to_exitcode(status)
+        return popen.returncode
 
 
 def tail(log: Path, lines: int = 15) -> str:

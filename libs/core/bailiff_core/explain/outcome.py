@@ -7,7 +7,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.words import duration_text
 
-from .said import NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, unstopped, were
+from .said import NAMED, Section, Sentence, clock, few, jobs_of, seqs_of, tasks_text, unstopped, victims_of, were
 from .victims import REFUSALS
 
 Tells = Callable[[Record], str | None]
@@ -51,7 +51,7 @@ class _Open:
 
 
 class Outcome:
-    """Shown the records after the one that it is jobs_of, in order, it knows what came of it."""
+    """Shown the records after the one that it is about, in order, it knows what came of it."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -86,7 +86,7 @@ def _left_open(record: Record) -> Iterable[_Open]:
             for answer in data.answers[:NAMED]:
                 yield _Open(_answer_to(answer.request, data.number))
         case decisions.PreemptionDecided():
-            for job in list(dict.fromkeys(choice.job for choice in data.victims))[:NAMED]:
+            for job in victims_of(data)[:NAMED]:
                 yield _of_job(job, LEAVES, "is still on its way out")
             yield _of_job(data.asker.job, STARTS, "has not started yet")
         case decisions.PreemptionRefused():
@@ -169,7 +169,7 @@ def _answer_to(request: int, selection: int) -> Tells:
 
 
 def _leave_for(data: decisions.PreemptionDecided) -> str:
-    jobs = list(dict.fromkeys(choice.job for choice in data.victims))
+    jobs = victims_of(data)
     if not jobs:
         return f"Nobody had to leave for {data.asker.job}, as room had appeared,"
     return f"{few(jobs)} {were(jobs)} told to leave for {data.asker.job}"

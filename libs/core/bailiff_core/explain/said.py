@@ -25,6 +25,11 @@ class Section:
     says: tuple[Sentence, ...]
 
 
+def victims_of(data: decisions.PreemptionDecided) -> list[str]:
+    """The jobs that leave, each once, in the order of the record."""
+    return list(dict.fromkeys(choice.job for choice in data.victims))
+
+
 def jobs_of(record: Record) -> dict[str, None]:
     """The jobs that the record is about."""
     data = record.data
@@ -37,7 +42,7 @@ def jobs_of(record: Record) -> dict[str, None]:
     if isinstance(data, decisions.PreemptionDecided | decisions.PreemptionRefused):
         found[data.asker.job] = None
     if isinstance(data, decisions.PreemptionDecided):
-        found |= dict.fromkeys([*(choice.job for choice in data.victims), *data.dropped, *data.spared])
+        found |= dict.fromkeys([*victims_of(data), *data.dropped, *data.spared])
     return found
 
 

@@ -9,7 +9,7 @@ from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
 from bailiff_core.words import cost_text, count_text, gpus_text
 
-from .said import Sentence, clock, few, seqs_of, tasks_text, unstopped, were
+from .said import Sentence, clock, few, seqs_of, tasks_text, unstopped, victims_of, were
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def decided(record: Record) -> Iterable[Sentence]:
     data = record.data
     assert isinstance(data, decisions.PreemptionDecided)
     asker = data.asker
-    jobs = list(dict.fromkeys(choice.job for choice in data.victims))
+    jobs = victims_of(data)
     if not jobs:
         yield Sentence(f"Nobody has to leave for {asker.job} any more: room appeared.", seqs_of(record.seq, data.request))
         return
