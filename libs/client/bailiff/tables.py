@@ -224,24 +224,6 @@ def affected(rows: Sequence[AffectedRow]) -> RenderableType:
     return made
 
 
-def node(row: NodeRow, job_rows: Sequence[JobRow]) -> RenderableType:
-    """`bailiff node describe`."""
-    facts = _pairs()
-    facts.add_row("state", state(row["state"]))
-    if row["drain"] is not None:
-        facts.add_row("drain", text(_drain(row["drain"])))
-    facts.add_row("GPUs", text(f"{_models(row)}, {row['gpus_free']} free"))
-    facts.add_row("CPU", f"{thousandths_text(row['cpu_milli_free'])} of {thousandths_text(row['cpu_milli'])} free")
-    facts.add_row("memory", f"{memory_text(row['memory_bytes_free'])} of {memory_text(row['memory_bytes'])} free")
-    if row["labels"]:
-        facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in row["labels"].items())))
-    facts.add_row("machine", text(row["machine_id"]))
-    parts: list[RenderableType] = [text(row["node"], "bold"), _indented(facts)]
-    if job_rows:
-        parts += ["", _indented(jobs(job_rows))]
-    return Group(*parts)
-
-
 def _drain(drain: DrainRow) -> str:
     """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
     until = f" until {_time(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""

@@ -110,10 +110,7 @@ def test_what_cannot_be_drained(bailiff: Run, arguments: list[str], said: str) -
 def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> None:
     bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
     assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
-    assert "draining" in bailiff("node", "list").output
-    about = " ".join(bailiff("node", "describe", "gpu-01").output.split())
-    assert "graceful, jobs may finish" in about
-    assert "train-7" in about
+    assert "draining" in bailiff("nodes").output
     assert "1 drained" in bailiff("cluster-info").output
     (check,) = drain_checks(scribe.pool)
     assert (check["status"], "1 task still there: driver" in check["found"]) == ("warn", True)

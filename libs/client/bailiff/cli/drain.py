@@ -1,4 +1,4 @@
-"""Commands by which an operator empties a machine: drain, undrain, node list, node describe."""
+"""Commands by which an operator empties a machine: drain, undrain."""
 
 from typing import Annotated, Literal
 
@@ -20,10 +20,13 @@ Mode = Literal["graceful", "quick", "fast"]
 WHAT = {"graceful": "may finish first", "quick": "leave now, with their whole grace", "fast": "leave now, with the short grace"}
 
 
-def register(app: typer.Typer, panel: str) -> None:
+PANEL = "Machines and pools"
+
+
+def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    command(app, rich_help_panel=panel)(drain)
-    command(app, rich_help_panel=panel)(undrain)
+    command(app, rich_help_panel=PANEL)(drain)
+    command(app, rich_help_panel=PANEL)(undrain)
 
 
 async def drain(
@@ -63,7 +66,7 @@ async def drain(
         if not dry_run:
             body = DrainNode(node=node, mode=mode, deadline=within, reason=reason)
             seq = (await answered(client, await client.request(view.domain, body))).seq
-            session.say(f"{node} is drained  ({view.domain}#{seq}); how far it is: bailiff node describe {node}")
+            session.say(f"{node} is drained  ({view.domain}#{seq}); who is left there: bailiff nodes")
         if not session.for_people:
             session.show({"node": node, "pool": view.domain, "mode": mode, "seq": seq, "affected": rows}, lambda: "")
 
@@ -75,16 +78,6 @@ async def undrain(session: Session, node: NodeName, reason: Reason = "") -> None
         outcome = await answered(client, await client.request(where.name, UndrainNode(node=node, reason=reason)))
         result = {"node": node, "pool": where.name, "seq": outcome.seq}
         session.show(result, lambda: f"{node} takes work again  ({where.name}#{outcome.seq})")
-
-
-async def describe(session: Session, node: NodeName) -> None:
-    """One machine: its state, what is free, whether and why it is drained, and the jobs that stand there."""
-    async with session.client() as client:
-        pool = (await client.view(session.domain)).pool
-        found = node_of(pool, node)
-        row = next(row for row in present.nodes(pool) if row["node"] == found.name)
-        jobs = [each for each in present.jobs(pool, client.now()) if node in (*each["nodes"], *each["reserved_nodes"])]
-        session.show({"summary": row, "job_list": jobs}, lambda: tables.node(row, jobs))
 
 
 def node_of(pool: Pool, name: str) -> Node:

@@ -12,7 +12,6 @@ from bailiff.poolfile import with_pool, write_pools
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.messages import ReplaceNode, RequestBody, ReturnNode
 
-from . import drain
 from .jobs import answered, shown
 from .session import Session, command
 
@@ -31,10 +30,7 @@ def register(app: typer.Typer) -> None:
     command(pool, "create", leave_out=("domain", "actor", "key"))(pool_create)
     app.add_typer(pool, name="pool", rich_help_panel=PANEL)
     command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("domain",))(cluster_info)
-    drain.register(app, PANEL)
-    node = typer.Typer(help="Machines: which there are, one of them, and what may be trusted about it.", no_args_is_help=True)
-    command(node, "list")(nodes)
-    command(node)(drain.describe)
+    node = typer.Typer(help="Operators: say what may be trusted about a node.", no_args_is_help=True)
     command(node, "replace")(replace)
     command(node, "return")(return_)
     app.add_typer(node, name="node", rich_help_panel=PANEL)
