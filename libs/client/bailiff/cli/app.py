@@ -7,8 +7,23 @@ import typer
 from bailiff.problem import ExitCode
 
 from . import (
-    admin, audit, by_hand, change, classes, doctor, drain, events, explain, jobs, notify, plan, policy, pool, project, submit,
-)  # fmt: skip
+    admin,
+    audit,
+    by_hand,
+    change,
+    classes,
+    doctor,
+    drain,
+    events,
+    explain,
+    jobs,
+    notify,
+    plan,
+    policy,
+    pool,
+    project,
+    submit,
+)
 from .session import guarded
 
 EPILOG = (
