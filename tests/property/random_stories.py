@@ -156,6 +156,7 @@ class Chance:
             rest["project"] = ("red-day", "red-night", "blue", "guest")[(a + b) % 4]
             size = sum(entry.count for entry in shape)
             rest["min_tasks"] = 1 + a % size if b % 3 else None
+            rest["elastic"] = "restart" if a % 3 == 0 else "live"
             rest["run_time_limit"] = 3 * MINUTE if b % 5 == 0 else None
         return self.story.submitted(
             f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,

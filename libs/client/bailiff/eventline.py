@@ -640,7 +640,8 @@ def _drain_due(decision: decisions.DrainDue, _pool: Pool) -> Said:
 @tells(decisions.MigrationDecided)
 def _migration_decided(decision: decisions.MigrationDecided, pool: Pool) -> Said:
     more = _joined(decision.reason, f"grace {duration_text(decision.grace)}", _until(pool, decision.expires, "kept until"))
-    return Said("job moves", f"{decision.job} → {places_text(pool, decision.placement)}", more, "evict")
+    what = "job moves" if decision.cause == "migration" else "job starts again"
+    return Said(what, f"{decision.job} → {places_text(pool, decision.placement)}", more, "evict")
 
 
 @tells(decisions.MigrationRefused)

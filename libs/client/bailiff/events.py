@@ -30,6 +30,7 @@ WORDS: Mapping[str, str] = {
     "Preempted": "it was told to leave for a job of higher priority",
     "Reclaimed": "it was told to leave for a project that is due the room",
     "Moved": "it was told to leave for a new place that is kept for it",
+    "Resized": "it was told to leave and start again at its place, with another number of tasks",
     "Stopping": "it was told to leave for another reason: cancelled, a broken gang, scaled, the policy, by hand, a drain",
     "Spared": "it was told to leave, and may stay after all",
     "Stuck": "its room did not come free in time",
@@ -124,7 +125,8 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
         case facts.JobSubmitted():
             yield _row(record, pool, "Submitted", data.demand.job)
         case decisions.MigrationDecided():
-            yield _row(record, pool, "Moved", data.job, node=_nodes(pool, [share.node for share in data.placement]))
+            word = "Moved" if data.cause == "migration" else "Resized"
+            yield _row(record, pool, word, data.job, node=_nodes(pool, [share.node for share in data.placement]))
         case decisions.PreemptionRefused() if data.reason in ("impossible", "gave-up"):
             yield _row(record, pool, "NoPreemption", data.asker.job)
         case facts.PolicyApplied():

@@ -171,6 +171,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "grace": Field(("demand", "grace"), duration),
     "run_time_limit": Field(("demand", "run_time_limit"), duration),
     "max_failures": Field(("demand", "max_failures")),
+    "elastic": Field(("demand", "elastic")),
     "on_failure": Field(("demand", "on_failure")),
     "restart_backoff": Field(("demand", "restart_backoff"), duration),
     "min_tasks": Field(("demand", "min_tasks")),

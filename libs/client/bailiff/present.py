@@ -387,7 +387,7 @@ def moves_of(pool: Pool, history: list[Record]) -> Iterator[MoveRow]:
     """The job's moves, by hand or by a decision that made room, each with what the job saw of it."""
     for at, record in enumerate(history):
         data = record.data
-        if isinstance(data, decisions.MigrationDecided):
+        if isinstance(data, decisions.MigrationDecided) and data.cause == "migration":
             yield _move(pool, record.seq, data.attempt, data.placement, history[:at], history[at:])
 
 

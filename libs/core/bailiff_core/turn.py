@@ -17,6 +17,7 @@ from .lifecycle.by_hand import asked_evictions, drain_deadlines, drains, paused_
 from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import moved_jobs, reservations
+from .lifecycle.resize import resized_gangs
 from .lifecycle.stale_gang import stale_gangs
 from .lifecycle.timeouts import schedule_timeouts
 from .model.pool import Pool
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     broken_attempts,
     scaled_down,
     overdue_jobs,
+    resized_gangs,
     paused_jobs,
     asked_evictions,
     drains,

@@ -220,7 +220,8 @@ def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterabl
     elif isinstance(record.data, decisions.MigrationDecided):
         nodes = count_text(len({share.node for share in record.data.placement}), "node")
         reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
-        text = f"At {clock(record.time)} it had to move, because somebody asked for it{reason}; a place ({nodes}) is kept for it."
+        why = "because somebody asked for it" if record.data.cause == "migration" else "because it starts again"
+        text = f"At {clock(record.time)} it had to move, {why}{reason}; a place ({nodes}) is kept for it."
         yield Sentence(text, seqs_of(record.seq))
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)

@@ -35,7 +35,8 @@ def explain_record(record: Record) -> list[Section]:
         case decisions.MigrationDecided() as moved:
             nodes = count_text(len({share.node for share in moved.placement}), "node")
             reason = f": {unstopped(moved.reason)}" if moved.reason else ""
-            text = f"Somebody asked for {moved.job} to move{reason}. A place ({nodes}) is kept until {clock(moved.expires)}."
+            what = f"Somebody asked for {moved.job} to move" if moved.cause == "migration" else f"{moved.job} has another size"
+            text = f"{what}{reason}. A place ({nodes}) is kept until {clock(moved.expires)}."
             return [Section("Why does it have to leave?", (Sentence(text, seqs_of(record.seq)),))]
         case decisions.MigrationRefused() as stays:
             text = f"Somebody asked for {stays.job} to move, and there is no other place for it: {unstopped(stays.reason)}."

@@ -101,8 +101,9 @@ def _look_again(pool: Pool, number: int) -> None:
 def migration_decided(pool: Pool, decision: decisions.MigrationDecided) -> None:
     """It is on its way out, and its next place is kept for it."""
     job = pool.jobs[decision.job]
-    leave_whole(pool, job, Eviction(pool.seq, "migration", decision.grace))
-    set_promise(pool, job, tasks_of(pool, job, decision.placement, True), decision.expires, "migrate")
+    leave_whole(pool, job, Eviction(pool.seq, decision.cause, decision.grace))
+    verb = "migrate" if decision.cause == "migration" else "allocate"
+    set_promise(pool, job, tasks_of(pool, job, decision.placement, True), decision.expires, verb)
     pool.room_grew = True
 
 

@@ -50,6 +50,7 @@ def job_shrunk(pool: Pool, decision: decisions.JobShrunk) -> None:
     with changing(pool, job):
         job.tasks = [task for task in job.tasks if task.index not in gone]
     job.not_before = max(job.not_before, decision.not_before)
+    job.resized = job.resized or job.demand.elastic == "restart"
     pool.touched[job.id] = None
     pool.room_grew = True
     note_stale(pool, job)

@@ -15,7 +15,11 @@ from .selection import close_requests_of
 
 EVICTIONS_KEPT = 64
 INVOLUNTARY = ("preemption", "policy", "stale-gang", "asked", "drain")
-AT_A_WISH = ("paused", "migration")  # they cost the job nothing that a rule counts, and it comes back whatever on_eviction says
+AT_A_WISH = (
+    "paused",
+    "migration",
+    "resize",
+)  # they cost the job nothing that a rule counts, and it comes back whatever on_eviction says
 
 
 @folds(facts.JobSubmitted)
@@ -134,6 +138,7 @@ def back_to_queue(pool: Pool, job: Job) -> None:
         job.eviction = None
     close_plan(pool, job)
     job.reserved_until = job.wish = None
+    job.resized = False
     pool.touched[job.id] = None
     pool.room_grew = True
     set_phase(pool, job, "pending" if job.paused_seq is None else "paused")

@@ -214,6 +214,7 @@ def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
         job.eviction = eviction
     close_plan(pool, job)
     job.reserved_until = job.stale_since = job.wish = None
+    job.resized = False
     set_phase(pool, job, "evicting")
 
 

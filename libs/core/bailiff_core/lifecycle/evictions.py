@@ -51,7 +51,7 @@ def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
     """
     for entry in leaving(pool):
         eviction = entry.eviction
-        if eviction.cause == "migration" and not entry.job.promise and eviction.begun_seq is None:
+        if eviction.cause in ("migration", "resize") and not entry.job.promise and eviction.begun_seq is None:
             reason = "the place that was kept for it is gone"
             yield EvictionWithdrawn(job=entry.job.id, attempt=entry.job.attempt, plan=None, told=False, reason=reason)
             continue

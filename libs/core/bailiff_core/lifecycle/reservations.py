@@ -12,6 +12,8 @@ from bailiff_core.placement.shares import to_shares
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
 
+from .resize import start_again, told_already
+
 
 def moved_jobs(pool: Pool) -> Iterator[Decision]:
     """A job that was moved and has left its old place gets the one that was kept for it; so does a member of one that runs."""
@@ -69,6 +71,8 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
         yield ReservationDropped(job=job.id, reason="expired", plan=job.plan, tasks=part)
     elif part and not at_work(job):
         return  # the last member that they were to join has ended, and its release decides what becomes of the job
+    elif part and told_already(pool, job):
+        yield from _grown_anew(pool, job, members)
     elif not part or job.demand.sub_groups:
         if _room_free(pool, job, members):
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=part)
@@ -79,6 +83,21 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
                 ready.append(task)
         if ready:
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=ranges(task.index for task in ready))
+
+
+def _grown_anew(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
+    """A gang that does not grow live starts again with those whose room is free; for a plan it waits until all of it is."""
+    here = [task for task in job.tasks if task.state in ("starting", "running")]
+    if job.phase != "running" or len(here) + len(members) < len(job.tasks) or any(task.eviction is not None for task in here):
+        return
+    ready: list[Task] = []
+    for task in members:
+        if _room_free(pool, job, [*ready, task]):
+            ready.append(task)
+    whole = job.plan is not None or job.demand.sub_groups
+    if ready and (len(ready) == len(members) or not whole):
+        size = len(here) + len(ready)
+        yield start_again(pool, job, sorted([*here, *ready], key=lambda task: task.index), f"it grows to {size} tasks")
 
 
 def _on_drained(pool: Pool, members: list[Task]) -> bool:

@@ -159,11 +159,12 @@ class EvictionRules(Document):
 class RestartRules(Document):
     """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
 
-    What it was evicted for does not count.
+    What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
     """
 
     backoff: Duration = 2_000_000
     longest_backoff: Duration = 64_000_000
+    grow_after: Duration = 300_000_000
 
 
 class NodeRules(Document):

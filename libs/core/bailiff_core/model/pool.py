@@ -13,7 +13,7 @@ JobPhase = Literal["pending", "paused", "reserved", "starting", "running", "evic
 NodeState = Literal["ready", "unreachable", "lost"]
 EvictionCause = Literal[
     "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "paused", "asked", "drain",
-    "migration",
+    "migration", "resize",
 ]  # fmt: skip
 DrainMode = Literal["graceful", "quick", "fast"]
 
@@ -153,7 +153,8 @@ class Job:
     which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start. paused_seq: the record that paused it; None while it is not paused.
+    waited for its first start. paused_seq: the record that paused it; None while it is not paused. resized: members that
+    were told of are gone, and the others are to start again without them.
     """
 
     id: str
@@ -198,6 +199,7 @@ class Job:
     paused_seq: int | None = None
     pause_reason: str = ""
     wish: Wish | None = None
+    resized: bool = False
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""

@@ -149,7 +149,10 @@ class DrainDue(Decision):
 
 
 class MigrationDecided(Decision):
-    """The job leaves for this place, which is kept for it until `expires`: its next attempt starts there."""
+    """The job leaves for this place, which is kept for it until `expires`: its next attempt starts there.
+
+    cause: somebody asked for it, or the gang has another size now and starts again with that.
+    """
 
     job: Name
     attempt: Count
@@ -157,6 +160,7 @@ class MigrationDecided(Decision):
     grace: Duration
     expires: Time
     reason: Annotated[str, Field(max_length=1000)] = ""
+    cause: Literal["migration", "resize"] = "migration"
 
 
 class MigrationRefused(Decision):
