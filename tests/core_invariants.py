@@ -216,7 +216,8 @@ def paused_jobs_have_no_place(pool: Pool) -> None:
     """Who is paused holds nothing and is promised nothing, or is on its way out; and who is not paused is not set aside."""
     for job in pool.jobs.values():
         if job.paused_seq is not None:
-            assert job.phase in ("paused", "evicting"), f"{job.id} is paused and {job.phase}"
+            ends = job.cancelled and all(task.state in ("exited", "released") for task in job.tasks)
+            assert ends or job.phase in ("paused", "evicting"), f"{job.id} is paused and {job.phase}"
             assert not job.promise, f"{job.id} is paused, and a place is kept for it"
         assert job.phase != "paused" or job.paused_seq is not None, f"{job.id} is set aside, and nobody paused it"
 
