@@ -16,7 +16,13 @@ from .messages import (
     ApplyPolicy,
     BegunEviction,
     CancelJob,
+    ClearDevice,
+    ClearQuarantine,
     DeadLetter,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceWorks,
     DrainNode,
     Evict,
     EvictionStageReached,
@@ -30,6 +36,7 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -37,10 +44,13 @@ from .messages import (
     StartTask,
     SubmitJob,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
     UndrainNode,
     UnpauseJob,
@@ -100,7 +110,7 @@ class Topic:
 
 ASKED = (
     SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob,
-    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation,
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
 )  # fmt: skip
 REQUESTS = Topic(
     name="bailiff.requests",
@@ -149,7 +159,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory, ClearDevice)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
@@ -160,7 +170,8 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed, DeviceIsDirty,
+            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare,
         )
     ),
     retention=timedelta(days=7),
@@ -195,7 +206,10 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """The bytes of a message that are the sender's own."""
-    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+    size = len(key or b"") + len(value)
+    for name, content in headers:
+        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
+    return size
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:

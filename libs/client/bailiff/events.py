@@ -57,6 +57,11 @@ WORDS: Mapping[str, str] = {
     "NodeLost": "a machine is gone, and what ran on it has ended",
     "NodeDrained": "a machine is being emptied; nothing new is placed there",
     "NodeUndrained": "it takes work again",
+    "DeviceQuarantined": "a GPU was not seen free, and nobody gets it",
+    "DeviceCleared": "a quarantined GPU is given out again",
+    "DeviceUnhealthy": "a GPU broke, and nobody gets it",
+    "DeviceHealthy": "a GPU that was broken is given out again",
+    "ShareExceeded": "it uses more of a shared GPU than its share",
     "PolicyApplied": "another policy is in force",
 }
 VERBS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved", "allocate": "Preempted"}
@@ -120,6 +125,8 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             | facts.NodeDrained() | facts.NodeUndrained()
         ):  # fmt: skip
             yield _row(record, pool, SIMPLE[type(data)], node=data.node)
+        case facts.DeviceQuarantined() | facts.DeviceCleared() | facts.DeviceUnhealthy() | facts.DeviceHealthy():
+            yield _row(record, pool, SIMPLE[type(data)], str(getattr(data, "job", None) or ""), node=data.node)
         case facts.InputRejected() if data.job is not None:
             yield _row(record, pool, "Rejected", data.job)
         case facts.JobSubmitted():
@@ -158,6 +165,11 @@ SIMPLE: dict[Any, str] = {
     facts.JobPaused: "Paused",
     facts.JobUnpaused: "Unpaused",
     facts.JobMigrationAsked: "MigrationAsked",
+    facts.DeviceQuarantined: "DeviceQuarantined",
+    facts.DeviceCleared: "DeviceCleared",
+    facts.DeviceUnhealthy: "DeviceUnhealthy",
+    facts.DeviceHealthy: "DeviceHealthy",
+    facts.ShareExceeded: "ShareExceeded",
 }
 
 

@@ -14,6 +14,7 @@ from .lifecycle.attempts import (
     shrunk_gangs,
 )
 from .lifecycle.by_hand import asked_evictions, drain_deadlines, drains, paused_jobs
+from .lifecycle.devices import leave_devices
 from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import moved_jobs, reservations
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     shrunk_gangs,
     finished_attempts,
     broken_attempts,
+    leave_devices,
     scaled_down,
     overdue_jobs,
     resized_gangs,

@@ -19,6 +19,7 @@ from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ClearQuarantine,
     DrainNode,
     EvictJob,
     MigrateJob,
@@ -282,6 +283,12 @@ class AnsweringBus(MemoryBus):
             return
         if isinstance(body, ReturnNode):
             self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
+            return
+        if isinstance(body, ClearQuarantine):
+            node = self.scribe.pool.nodes[self.scribe.pool.node_numbers[body.node]]
+            device = node.devices[int(body.device)].id
+            fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
+            self.scribe.turn(fact)
             return
         if isinstance(body, AcceptTruncation):
             self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))

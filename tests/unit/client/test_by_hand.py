@@ -73,7 +73,7 @@ def test_moved_it_says_where_and_afterwards_how_long_it_paused(bailiff: Run, scr
 def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert ["train-7", "train", "50", "leaves", "0", "4", "30s"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert ["train-7", "train", "50", "leaves", "0", "4", "2m30s"] in [line.split()[:7] for line in shown.output.splitlines()]
     assert "nothing was asked for" in shown.output
     assert scribe.pool.nodes[0].drain is None
     assert bailiff("drain", "gpu-01").exit_code != 0  # nobody says yes

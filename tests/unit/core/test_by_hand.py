@@ -20,7 +20,7 @@ def running(story, *jobs):
 def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(story):
     running(story)
     story.evict("train", reason="benchmark at noon")
-    decided = story.expect("EvictionDecided", job="train", cause="asked", grace=30_000_000)
+    decided = story.expect("EvictionDecided", job="train", cause="asked", grace=150_000_000)
     assert decided.reason == "somebody wants it off its place: benchmark at noon"
     story.yields("train")
     requeued = story.expect("JobRequeued", job="train", cause="asked", outcome="preempted")
@@ -203,7 +203,7 @@ def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
     story.ends("short", after=MINUTE)
     story.wait(10 * MINUTE)
     story.expect("DrainDue", node="n1")
-    decided = story.expect("EvictionDecided", job="long", cause="drain", grace=30_000_000)
+    decided = story.expect("EvictionDecided", job="long", cause="drain", grace=150_000_000)
     assert decided.reason == "n1 is being emptied (graceful): new driver"
     story.yields("long")
     story.expect("JobRequeued", job="long", cause="drain")
@@ -217,7 +217,7 @@ def test_drained_gracefully_without_a_deadline_nobody_is_stopped(story):
     assert story.job("train").phase == "running"
 
 
-@pytest.mark.parametrize(("mode", "grace"), [("quick", 30_000_000), ("fast", 5_000_000)])
+@pytest.mark.parametrize(("mode", "grace"), [("quick", 150_000_000), ("fast", 5_000_000)])
 def test_drained_quickly_or_fast_they_leave_now(story, mode, grace):
     running(story)
     story.drain("n1", mode)

@@ -53,6 +53,8 @@ EVICTIONS = {
     "paused": "somebody paused it",
     "asked": "somebody asked for it",
     "drain": "a node that it stood on is being emptied",
+    "device": "a GPU broke under it",
+    "over-share": "it uses more of a GPU than its share",
 }
 
 

@@ -136,7 +136,10 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "paused", "asked", "drain"]
+    cause: Literal[
+        "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
+        "paused", "asked", "drain",
+    ]  # fmt: skip
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
     tasks: str = ""

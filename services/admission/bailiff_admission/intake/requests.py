@@ -7,6 +7,7 @@ from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ClearQuarantine,
     DrainNode,
     EvictJob,
     MigrateJob,
@@ -29,11 +30,14 @@ from bailiff_core.records.payload import Fact
 
 from .by_hand import drained, evicted, migrated, paused, undrained, unpaused
 from .changes import cancelled, reclassified, scaled
+from .devices import clear_requested
 from .nodes import no_such_node
 from .rejected import Rejected
 from .submission import submitted
 
-OPERATORS_ONLY = (ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation)
+OPERATORS_ONLY = (
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,10 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
             if back.node is not None and back.node not in pool.node_numbers:
                 return no_such_node(pool, back.node)
             return [NodeReturned(request=request, node=back.node)]
+        case ClearQuarantine() as clear:
+            if clear.node not in pool.node_numbers:
+                return no_such_node(pool, clear.node)
+            return clear_requested(pool, request, clear)
         case AcceptTruncation() as accept:
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
