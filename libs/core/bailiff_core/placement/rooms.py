@@ -197,14 +197,9 @@ class Rooms:
                 self.tallies.clear()
             by_name = self.by_name()
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
-            found = []
-            for node in listed if need.nodes else by_name.values():
-                if not need.kind.admits(node.labels):
-                    continue
-                devices = node.devices_of(need.models)
-                if need.hosts(node.units, devices) >= need.devices:
-                    found.append((node, devices))
-            self._suited[key] = found
+            every = need._replace(nodes=())  # each that is listed is one of those named
+            among = listed if need.nodes else by_name.values()
+            self._suited[key] = [(node, node.devices_of(need.models)) for node in among if suits(every, node)]
         return self._suited[key]
 
     def mark(self) -> int:
@@ -274,6 +269,13 @@ class Rooms:
         self._changes.append((node, node.unheld, node.later))
         self.changed.append(node)
         node.put(unheld, later)
+
+
+def suits(need: Need, node: NodeRoom) -> bool:
+    """Whether a task may use the node at all, full or not."""
+    if not need.kind.admits(node.labels) or (need.nodes and node.name not in need.nodes):
+        return False
+    return need.hosts(node.units, node.devices_of(need.models)) >= need.devices
 
 
 def slots_for(need: Need, node: NodeRoom, room: Room, suited: int) -> int:
