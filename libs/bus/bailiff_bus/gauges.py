@@ -10,7 +10,8 @@ from bailiff_core.protections import start_within
 from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, QUEUE_LENGTH, Sample
 
 NODE_STATES: tuple[NodeState, ...] = ("ready", "unreachable", "lost")
-STAGES = ("decided", "begun", "noticed", "term-sent", "kill-sent", "exited", "taken-back", "stuck")
+TASK_STAGES = ("noticed", "acknowledged", "saving", "saved", "yielding", "term-sent", "kill-sent")
+STAGES = ("decided", "begun", *TASK_STAGES, "exited", "taken-back", "stuck")
 DEVICE_STATES = ("healthy", "sick", "not-free")
 
 
@@ -53,7 +54,16 @@ def stage_of(entry: Leaving) -> str:
 def _stage_of_task(task: Task) -> str:
     if task.state in ("exited", "released"):
         return "exited"
-    return "kill-sent" if task.kill_sent else "term-sent" if task.term_sent else "noticed" if task.noticed else "begun"
+    reached = {
+        "noticed": task.noticed,
+        "acknowledged": task.acknowledged,
+        "saving": "checkpoint_started" in task.reached,
+        "saved": "checkpoint_committed" in task.reached,
+        "yielding": "yielding" in task.reached,
+        "term-sent": task.term_sent,
+        "kill-sent": task.kill_sent,
+    }
+    return next((stage for stage in reversed(TASK_STAGES) if reached[stage]), "begun")
 
 
 def _devices(pool: Pool) -> Iterator[Sample]:

@@ -26,6 +26,7 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -33,6 +34,8 @@ from .messages import (
     StartTask,
     SubmitJob,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -141,7 +144,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
@@ -152,7 +155,7 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed,
         )
     ),
     retention=timedelta(days=7),
@@ -187,7 +190,10 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """The bytes of a message that are the sender's own."""
-    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+    size = len(key or b"") + len(value)
+    for name, content in headers:
+        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
+    return size
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:

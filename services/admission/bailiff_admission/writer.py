@@ -25,6 +25,7 @@ from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead, Record
@@ -261,9 +262,8 @@ class Writer:
         stored = []
         draft: Draft | None = None
         try:
-            own = (
-                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            )  # the clock may step here, and what stands in the turn comes after that
+            # The clock may step in our own facts, and what stands in the turn comes after that.
+            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
@@ -274,9 +274,8 @@ class Writer:
                     continue
                 reads.append(read)
                 if read.submitted is not None:
-                    demand = read.submitted.demand
-                    store = self._specs.store(self._outbox.producer, demand.job, read.submitted.spec, read.salt)
-                    stored.append((await store)[1])
+                    job, spec = read.submitted.demand.job, read.submitted.spec
+                    stored.append(await self._specs.store(self._outbox.producer, job, read.spec_digest, spec, read.salt))
                 if read.rejected is not None:
                     letters.append((message, read.rejected))
                 for fact in self._facts(message, read):
@@ -488,6 +487,7 @@ class Writer:
                         attempt=attempt,
                         tasks=(task,),
                         grace=pool.rules.eviction.grace,
+                        term_after=pool.rules.eviction.grace - pool.rules.eviction.grace // PART,
                         cause="not in the log",
                     )
                 )

@@ -22,6 +22,8 @@ PLACE = [{"node": 0, "tasks": "0", "devices": "0-3"}]
 VICTIM = {"job": "train-7", "attempt": 1, "priority": 50, "gpus": 4, "lost_gpu_ms": 186_000}
 DECIDED = {"request": 19, "asker": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
 
+CHECKPOINT = {"step": 120, "bytes": 256 << 20, "microseconds": SECOND, "sha256": "0" * 64}
+
 SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "DomainCreated": ({"domain": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
     "PolicyApplied": (
@@ -88,6 +90,14 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     ),
     "TaskVanished": (TASK, "task vanished        train-7/0  on gpu-01, the node does not hold it any more; its exit is unknown"),
     "EvictionStaged": ({**TASK, "stage": "term_sent", "after": 2 * SECOND}, "eviction             train-7/0  was sent TERM, on gpu-01, 2s after the notice"),
+    "TaskProgressed": (
+        {**TASK, "step": 130, "total": 500, "checkpoint": CHECKPOINT, "ago": 3 * SECOND},
+        "progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago",
+    ),
+    "TaskResumed": (
+        {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "passed_over": 1, "steps_lost": 10},
+        "task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint passed over",
+    ),
     "TaskSpared": (TASK, "spared               train-7/0  on gpu-01, runs on"),
     "SpareRefused": (TASK, "spare came too late  train-7/0  on gpu-01, the eviction stands"),
     "ProposalReceived": (
@@ -279,3 +289,24 @@ def test_durations(micros: int, text: str) -> None:
 @pytest.mark.parametrize(("gpu_ms", "text"), [(900, "1 GPU-s"), (186_000, "3.1 GPU-min"), (7_200_000, "2.0 GPU-h")])
 def test_costs(gpu_ms: int, text: str) -> None:
     assert cost_text(gpu_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND, "attached": True, "step": 7},
+         "was told, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
+        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND},
+         "was told, on gpu-01, knows of no notices: TERM at once, KILL after 2m30s"),
+        ({"stage": "acknowledged", "step": 8, "after": SECOND}, "acknowledged, on gpu-01, step 8, 1s after the notice"),
+        ({"stage": "checkpoint_committed", "checkpoint": CHECKPOINT, "after": SECOND},
+         "has saved, on gpu-01, step 120, 256MiB in 1s, 1s after the notice"),
+        ({"stage": "checkpoint_committed", "checkpoint": {**CHECKPOINT, "agreed": False}},
+         "has saved, on gpu-01, step 120, 256MiB in 1s, without its gang's agreement"),
+        ({"stage": "kill_sent", "stuck_in": "noticed", "after": 5 * SECOND},
+         "was sent KILL, on gpu-01, never acknowledged, 5s after the notice"),
+    ],
+)  # fmt: skip
+def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], told: str) -> None:
+    (line,) = lines(record("EvictionStaged", {**TASK, **stage}))
+    assert str(line).endswith(f"train-7/0  {told}")

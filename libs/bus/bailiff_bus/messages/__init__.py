@@ -5,7 +5,7 @@ Each message type is a frozen document with a version; `envelope` puts it into C
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import Evict, Fence, SendInventory, Spare, StartTask, TaskAt
+from .commands import Evict, Fence, SaveTogether, SendInventory, Spare, StartTask, TaskAt
 from .letters import Alarm, DeadLetter
 from .progress import BegunEviction, GivenUpPlan
 from .proposals import Proposal
@@ -15,6 +15,8 @@ from .reports import (
     NodeHeartbeat,
     ReportBody,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
@@ -38,7 +40,9 @@ from .requests import (
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
     "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
-    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
+    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SendInventory", "SetJob",
+    "Spare",
+    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed",
+    "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskWasSpared",
 ]  # fmt: skip

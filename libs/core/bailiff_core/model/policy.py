@@ -30,6 +30,7 @@ class PriorityClass(Document):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     global_default: bool = False
     grace: Duration | None = None
+    kill_after: Duration | None = None
     immediate: bool = False
     immediate_grace: Duration = 5_000_000
     start_within: StartWithin = StartWithin()
@@ -146,9 +147,13 @@ class PreemptionRules(Document):
 
 
 class EvictionRules(Document):
-    """How long a victim has between the notice and KILL, where neither its class nor the job says."""
+    """How long a victim has between the notice and KILL, and of that between TERM and KILL, where nobody else says.
 
-    grace: Duration = 30_000_000
+    kill_after: where nobody says at all, a fifth of the grace.
+    """
+
+    grace: Duration = 150_000_000
+    kill_after: Duration | None = None
     stuck_after: Duration = 120_000_000
 
 

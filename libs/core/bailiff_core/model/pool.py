@@ -94,7 +94,10 @@ class Eviction:
 class Task:
     """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on.
 
-    start_seq: the record that ordered its start, which the agents' fences compare.
+    start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
+    reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
+    how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
+    save together with its gang. resumed: the step that it went on from.
     """
 
     index: int
@@ -109,6 +112,18 @@ class Task:
     started_at: int | None = None
     start_seq: int | None = None
     eviction: Eviction | None = None
+    acknowledged: bool = False
+    attached: bool = False
+    reached: dict[str, int] = field(default_factory=dict)
+    step: int | None = None
+    total: int | None = None
+    pace: int = 0
+    notice_step: int | None = None
+    notice_pace: int = 0
+    confirmed: int | None = None
+    resumed: int | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: int | None = None
 
 
 @dataclass(slots=True)
@@ -121,7 +136,7 @@ class Job:
     which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start.
+    waited for its first start. step: how far its earlier attempts are known to have come.
     """
 
     id: str
@@ -162,6 +177,7 @@ class Job:
     not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
+    step: int | None = None
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
@@ -179,13 +195,16 @@ class Job:
 
     def task(self, index: int) -> Task | None:
         """The member of that index, where it has a place."""
+        if index < len(self.tasks) and self.tasks[index].index == index:  # nobody is missing before it
+            return self.tasks[index]
         at = bisect_left(self.tasks, index, key=lambda task: task.index)
         return self.tasks[at] if at < len(self.tasks) and self.tasks[at].index == index else None
 
     @property
     def size(self) -> int:
         """How many tasks the gang has, placed or not."""
-        return sum(group.count for group in self.demand.tasks)
+        groups = self.demand.tasks
+        return groups[0].count if len(groups) == 1 else sum(group.count for group in groups)
 
     @property
     def minimum(self) -> int:
@@ -256,6 +275,7 @@ class Pool:
     operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
+    queued: the jobs in `queue`, to look up.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
     for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
@@ -305,6 +325,7 @@ class Pool:
     passed_over: dict[str, None] = field(default_factory=dict)
     kept_for_head: Any = None
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
+    queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)

@@ -268,10 +268,49 @@ class TaskStartRefused(TaskFact):
 
 
 class TaskExited(TaskFact):
-    """The task's main process ended. The room is not free before `TaskReleased`."""
+    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published."""
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
+    step: Count | None = None
+
+
+class Checkpoint(Document):
+    """A checkpoint that the task has committed, in its own words. `microseconds`: what saving it took.
+
+    agreed: all ranks of the gang save this step; without that it is of no use for restoring the gang.
+    """
+
+    step: Count
+    bytes: Count
+    microseconds: Count
+    sha256: Hash
+    agreed: bool = True
+
+
+class TaskProgressed(TaskFact):
+    """How far the task says it is: of a flood of such words the newest, now and then.
+
+    pace: steps in 1,000 s. checkpoint: the newest one, committed `ago` µs before the report, on the agent's clock.
+    """
+
+    step: Count | None = None
+    total: Count | None = None
+    pace: Count = 0
+    checkpoint: Checkpoint | None = None
+    ago: Duration = 0
+
+
+class TaskResumed(TaskFact):
+    """The task goes on with `step`, from a checkpoint of `from_attempt`.
+
+    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that were damaged.
+    """
+
+    step: Count
+    from_attempt: Count | None = None
+    passed_over: Count = 0
+    steps_lost: Count = 0
 
 
 class DeviceReading(Document):
@@ -293,14 +332,34 @@ class TaskVanished(TaskFact):
     """The log held it for running, the node's inventory lacks it: it has ended, its exit unknown."""
 
 
-EvictionStage = Literal["noticed", "term_sent", "kill_sent"]
+EvictionStage = Literal[
+    "noticed", "acknowledged", "step_confirmed", "step_agreed", "checkpoint_started", "saving_in_flight",
+    "checkpoint_committed", "yielding", "term_sent", "kill_sent",
+]  # fmt: skip
 
 
-class EvictionStaged(TaskFact):
-    """A stage of the task's eviction was reached. `after` is µs since the notice, on the agent's boot-time clock."""
+class Stage(Document):
+    """How far a task's eviction came. `after` is µs since the notice, on the agent's boot-time clock.
+
+    step: that the stage is about; with `noticed`, the last one that the task published. attached, with `noticed`: the
+    task has said that it listens for notices, so TERM waits until `soft` µs after the notice instead of going with it;
+    KILL comes `hard` µs after it. pace: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and `kill_sent`: the
+    last stage before it; `noticed` means that the task never acknowledged.
+    """
 
     stage: EvictionStage
     after: Duration = 0
+    step: Count | None = None
+    attached: bool = False
+    soft: Duration | None = None
+    hard: Duration | None = None
+    pace: Count = 0
+    checkpoint: Checkpoint | None = None
+    stuck_in: EvictionStage | None = None
+
+
+class EvictionStaged(TaskFact, Stage):
+    """A stage of the task's eviction was reached."""
 
 
 class TaskSpared(TaskFact):
