@@ -11,14 +11,20 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit"]
+EvictionCause = Literal[
+    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"
+]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 @dataclass(slots=True)
 class Device:
-    """A GPU of a node. `number` is its bit in the node's masks."""
+    """A GPU of a node. `number` is its bit in the node's masks.
+
+    trouble: why it is quarantined or unhealthy, since when (µs), left so by which job. clear_seq: the record that asks its
+    agent to take it into use again, as it is.
+    """
 
     number: int
     id: str
@@ -28,6 +34,10 @@ class Device:
     parent: str | None = None
     healthy: bool = True
     labels: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    trouble_since: int | None = None
+    left_by: str | None = None
+    clear_seq: int | None = None
 
 
 @dataclass(slots=True)
@@ -49,7 +59,8 @@ class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started. lease: the longest one that its agent may go by, µs.
+    reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
+    lease: the longest one that its agent may go by, µs.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
@@ -97,7 +108,8 @@ class Task:
     start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
     reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
     how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
-    save together with its gang. resumed: the step that it went on from.
+    save together with its gang. resumed: the step that it went on from. device_failed: one of its devices broke under it.
+    over_share: it used more of a shared device than it was given, and the policy says that it leaves.
     """
 
     index: int
@@ -124,6 +136,8 @@ class Task:
     resumed: int | None = None
     checkpoint_step: int | None = None
     checkpoint_at: int | None = None
+    device_failed: bool = False
+    over_share: bool = False
 
 
 @dataclass(slots=True)
