@@ -14,6 +14,8 @@ import pytest
 from tests.job_node import STEP, JobNode
 from tests.other_clock import OtherClock
 
+from bailiff_devstack import demo_train
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import sys
@@ -61,9 +63,11 @@ class Script:
     def __init__(self, folder: Path, node: JobNode) -> None:
         self.folder, self.node, self.attempt = folder, node, 0
 
-    def start(
-        self, total: int, *, size: int = 10, every: int = 50, before: tuple[str, ...] = (), **more: str
-    ) -> "subprocess.Popen[str]":
+    def start(self, total: int, *, size: int = 10, every: int = 50, **more: str) -> "subprocess.Popen[str]":
+        return self.run("-c", SCRIPT, str(total), str(size), str(every), **more)
+
+    def run(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
+        """The next attempt."""
         self.attempt += 1
         env = {
             **os.environ, "PYTHONPATH": str(ROOT / "libs/job"), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": str(self.attempt),
@@ -72,8 +76,7 @@ class Script:
         }  # fmt: skip
         for name in ("RANK", "WORLD_SIZE"):
             env.pop(name, None)
-        command = [*before, sys.executable, "-c", SCRIPT, str(total), str(size), str(every)]
-        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([sys.executable, *arguments], env=env, stdout=subprocess.PIPE, text=True)
 
     def goes_on(self, process: "subprocess.Popen[str]", steps: int) -> None:
         """Until so many more steps are done."""
@@ -161,3 +164,24 @@ def test_term_after_the_soft_deadline_still_saves_and_leaves(tmp_path: Path, nod
     ended(process, 85)
     assert node.stages()[-4:] == ["acknowledged", "checkpoint_started", "checkpoint_committed", "yielding"]
     assert node.said("checkpoint_committed")[-1]["step"] == node.word(STEP)
+
+
+def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: JobNode) -> None:
+    """Preempted, killed outright, and to its end; against a run outside Bailiff."""
+    train = (demo_train.__file__, "400")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
+    env["PYTHONPATH"] = str(ROOT / "libs/job")
+    alone = subprocess.run([sys.executable, *train, "0"], env=env, capture_output=True, text=True, check=True).stdout
+    script = Script(tmp_path, node)
+    process = script.run(*train, "0.005")
+    script.until(process, lambda: node.word(STEP) > 30)
+    node.notice(agreed=0)
+    ended(process, 85)
+    node.spare()
+    process = script.run(*train, "0.005")
+    script.goes_on(process, 40)
+    process.kill()
+    ended(process, -signal.SIGKILL)
+    told = ended(script.run(*train, "0"), 0)
+    assert told.splitlines()[-1] == alone.splitlines()[-1]
+    assert "from step 0" not in told
