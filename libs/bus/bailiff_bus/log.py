@@ -91,12 +91,13 @@ class AuditReader:
         self.latest_orphans: deque[Orphan] = deque(maxlen=ORPHANS_KEPT)
         self._on_orphan = on_orphan
         self._counted_to = offset
+        self._head_at: int | None = None  # where the record that `head` is the hash of was read
         self._reader: Reader | None = None
 
     async def read(self, wait: float = READ_WAIT) -> list[Entry]:
         """The next records of the chain; waits up to `wait` seconds for a first message, which may be an orphan.
 
-        Raises `UnreadableRecord`, and then stays before that record.
+        Raises `UnreadableRecord`, and then stays before that record; `OffsetGone` if what was read before is no longer there.
         """
         return [found for found in await self.read_all(wait) if isinstance(found, Entry)]
 
@@ -116,7 +117,20 @@ class AuditReader:
                 return judged  # the next call comes to the unreadable one again, first of all
             raise
         self.offset = self._reader.position(AUDIT.name, self.partition)
+        if self._head_at is not None and all(isinstance(found, Orphan) for found in judged) and judged:
+            await self._find_head_again(self._reader, self._head_at)
         return judged
+
+    async def _find_head_again(self, reader: Reader, at: int) -> None:
+        """Nothing continues the chain: either that is none of it, or the log was cut short and has grown past us since."""
+        reader.follow(AUDIT.name, self.partition, at)
+        found: Sequence[Message] = ()
+        while not found:
+            found = await reader.read(wait=READ_WAIT)
+        reader.follow(AUDIT.name, self.partition, self.offset)
+        if found[0].offset != at or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
+            span = (await self.bus.spans(AUDIT.name))[self.partition]
+            raise OffsetGone(AUDIT.name, self.partition, at, span)
 
     async def end(self) -> int:
         """The offset that the next message of the partition will get. Raises `OffsetGone` if we stand outside it."""
@@ -138,7 +152,7 @@ class AuditReader:
 
     def move(self, head: ChainHead, offset: int) -> None:
         """Stand here: read on at `offset` as the reader of a log with this head."""
-        self.head, self.offset = head, offset
+        self.head, self.offset, self._head_at = head, offset, None
         if self._reader is not None:
             self._reader.follow(AUDIT.name, self.partition, offset)
 
@@ -160,7 +174,7 @@ class AuditReader:
                 self._on_orphan(orphan)
             return orphan
         entry = Entry(decode(wire), wire, message.offset, message.time, head.hash)
-        self.head = head
+        self.head, self._head_at = head, message.offset
         return entry
 
 

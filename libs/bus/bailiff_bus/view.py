@@ -108,6 +108,8 @@ class DomainView:
         await self.reader.close()
 
     def _orphan(self, orphan: Orphan) -> None:
+        if self._restored_digest is not None:
+            raise SnapshotNotConfirmed(f"something else stands at offset {orphan.offset}, where the snapshot's digest was")
         if self.metrics.count_orphan(self.domain, orphan.offset):
             self._log.warning("a record that does not continue the log was skipped", offset=orphan.offset, why=orphan.reason)
 

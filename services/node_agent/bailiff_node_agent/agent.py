@@ -55,6 +55,7 @@ from .settings import NodeDeclaration
 
 RELEASE_LOOKS_S = 60.0
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
+FENCE_LATE = 1_000_000
 TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
 NOTED: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
@@ -107,7 +108,8 @@ class Agent:
         self.lease = told[0] if told else LEASE_UNTIL_TOLD
         self.lost_margin = told[1] if len(told) > 1 else MARGIN_UNTIL_TOLD
         self._leased_from = ambient.boot()
-        self._cut_off = self._joined = False
+        self._cut_off = self._joined = self._knows_lease = False
+        self._announced_at = 0
         self._held: dict[TaskKey, Held] = {}
         self._forgetting: dict[TaskKey, asyncio.Task[None]] = {}
         self._shares = ShareLedger(machine.storage)
@@ -189,7 +191,7 @@ class Agent:
 
     def announce(self) -> None:
         """Who this is and everything it holds."""
-        machine = self.machine
+        machine, self._announced_at = self.machine, self._ambient.boot()
         devices = machine.inventory.list()
         cpu_milli, memory_bytes = machine.node.room(len(devices))
         self._report(
@@ -301,7 +303,7 @@ class Agent:
         """
         if self._cut_off or not self._lease_is_over():
             return
-        self._cut_off, self._joined = True, False
+        self._cut_off, self._joined, self._knows_lease = True, False, False
         self._log.error("not heard for longer than the lease: tasks are stopped, and the node joins anew", lease_us=self.lease)
         fresh = replace(self.machine.incarnation, incarnation=self._ambient.fresh().hex())
         self.machine = replace(self.machine, incarnation=fresh)
@@ -336,13 +338,15 @@ class Agent:
             return
         match command:
             case Fence():
-                self._joined = True
+                self._joined = self._knows_lease = True
                 if (command.lease, command.lost_margin) != (self.lease, self.lost_margin):
                     self.lease, self.lost_margin = command.lease, command.lost_margin
                     machine.storage.replace("lease", f"{self.lease} {self.lost_margin}".encode())
                     self.renew(self._leased_from)
             case SendInventory():
                 self.announce()
+            case StartTask() if not self._knows_lease:
+                self._ask_for_lease()
             case StartTask():
                 await self._start(command)
             case Evict():
@@ -351,6 +355,12 @@ class Agent:
                 self._spare(command)
             case SaveTogether():
                 self._save_together(command)
+
+    def _ask_for_lease(self) -> None:
+        """The fence that answers an announcement was lost on the way. What was not started is ordered again."""
+        if self._ambient.boot() - self._announced_at > FENCE_LATE:
+            self._log.warning("no start is obeyed before the node's lease is known: announcing again")
+            self.announce()
 
     def _fence_of_another(self, fence: Fence) -> None:
         """After this incarnation has joined, a fence for another one means that the log listens to that one alone."""

@@ -304,7 +304,8 @@ class TaskProgressed(TaskFact):
 class TaskResumed(TaskFact):
     """The task goes on with `step`, from a checkpoint of `from_attempt`.
 
-    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that were damaged.
+    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that
+    were damaged.
     """
 
     step: Count
