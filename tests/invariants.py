@@ -14,6 +14,7 @@ from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
+from bailiff_core.model.places import bits, numbers
 from bailiff_core.model.pool import ENDED, Pool, Task
 from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
@@ -25,8 +26,10 @@ from bailiff_core.records import Break, ChainHead, Record, Wire, continues, deco
 from bailiff_core.records.decisions import (
     EvictionDecided,
     JobEnded,
+    JobGrown,
     JobPlaced,
     JobRequeued,
+    JobStartOrdered,
     PreemptionDecided,
     PreemptionRequested,
 )
@@ -241,6 +244,7 @@ class History:
     def before(self, pool: Pool, record: Record) -> Complaints:
         """Complaints about the record, on the state that it is about to be folded into."""
         yield from self._inputs(pool, record)
+        yield from _only_good_devices(pool, record)
         match record.data:
             case PreemptionRequested() as asked:
                 self.asked[record.seq] = asked.job
@@ -323,6 +327,22 @@ class History:
             yield f"the writer goes on from {record.data.inputs}, the log stands at {pool.inputs}"
         if "/" in record.cause and self.causes.setdefault(record.cause, record.turn) != record.turn:
             yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.turn}"
+
+
+def _only_good_devices(pool: Pool, record: Record) -> Complaints:
+    """§8.7: nobody is given a device that was not seen free, or that is broken."""
+    given: list[tuple[int, int]] = []
+    match record.data:
+        case PreemptionDecided(placement=placement) | JobPlaced(placement=placement) | JobGrown(placement=placement):
+            given = [(share.node, sum(1 << number for number in numbers(share.devices))) for share in placement]
+        case JobStartOrdered(job=job, tasks=tasks):
+            chosen = numbers(tasks)
+            given = [(task.node, task.devices) for task in pool.jobs[job].tasks if not tasks or task.index in chosen]
+    for number, devices in given:
+        node = pool.nodes[number]
+        bad = devices & (node.quarantined | sum(1 << each.number for each in node.devices if not each.healthy))
+        if bad:
+            yield f"{record.type} gives out {bits(bad)} of {node.name}, which are quarantined or broken"
 
 
 # --- over whole logs

@@ -135,6 +135,8 @@ class SimulatedAgentService(NodeAgentService):
                 incarnation=self.fresh().hex(),
             ),
             folder=Path("/simulated") / node.name,
+            release_timeout_s=4.0,
+            device_look_s=2.0,
         )
 
 
@@ -310,6 +312,8 @@ class World:
                 await self._inputs_gone(seconds)
             case "task-dies":
                 self.machines[target].fail_one(self.random)
+            case "leak" | "hang" | "gpu-dies" | "xid":
+                await self.machines[target].gpu_fails(event.kind, self.random, seconds)
 
     async def _mid_turn(self, event: Event) -> None:
         """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""

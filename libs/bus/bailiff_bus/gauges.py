@@ -12,7 +12,7 @@ from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVIC
 NODE_STATES: tuple[NodeState, ...] = ("ready", "unreachable", "lost")
 TASK_STAGES = ("noticed", "acknowledged", "saving", "saved", "yielding", "term-sent", "kill-sent")
 STAGES = ("decided", "begun", *TASK_STAGES, "exited", "taken-back", "stuck")
-DEVICE_STATES = ("healthy", "sick", "not-free")
+DEVICE_STATES = ("healthy", "sick", "not-free", "quarantined")
 
 
 def everything(pool: Pool) -> Iterator[Sample]:
@@ -67,13 +67,14 @@ def _stage_of_task(task: Task) -> str:
 
 
 def _devices(pool: Pool) -> Iterator[Sample]:
-    """Of nodes that are not lost. not-free: its task has exited, and the agent has not seen it free yet."""
-    healthy = sick = 0
+    """Of nodes that are not lost. not-free: its task exited, and it was not seen free yet; quarantined: not in time."""
+    healthy = sick = quarantined = 0
     for node in pool.nodes.values():
         if node.state != "lost":
             usable = node.capacity.devices.bit_count()
             healthy += usable
             sick += len(node.devices) - usable
+            quarantined += node.quarantined.bit_count()
     not_free = sum(task.devices.bit_count() for name in pool.active for task in pool.jobs[name].tasks if task.state == "exited")
-    for state, count in zip(DEVICE_STATES, (healthy, sick, not_free), strict=True):
+    for state, count in zip(DEVICE_STATES, (healthy, sick, not_free, quarantined), strict=True):
         yield DEVICES, (state,), count

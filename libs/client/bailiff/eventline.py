@@ -336,6 +336,38 @@ def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
     return Said("reports stale", count_text(len(fact.nodes), "node"), more, "bad")
 
 
+# --- devices
+
+
+@tells(facts.DeviceQuarantined)
+def _device_quarantined(fact: facts.DeviceQuarantined, _pool: Pool) -> Said:
+    seen = f"{memory_text(fact.reading.memory_used)} and {count_text(fact.reading.processes, 'process')} on it"
+    left = f"left so by {fact.job}/{fact.task}" if fact.job is not None else ""
+    return Said("device quarantined", f"{fact.node} {fact.device}", _joined(fact.detail or fact.reason, seen, left), "bad")
+
+
+@tells(facts.DeviceClearRequested)
+def _device_clear_requested(fact: facts.DeviceClearRequested, _pool: Pool) -> Said:
+    return Said("clear asked", f"{fact.node} {fact.device}", fact.reason, "warn")
+
+
+@tells(facts.DeviceCleared)
+def _device_cleared(fact: facts.DeviceCleared, _pool: Pool) -> Said:
+    how = f"as asked in #{fact.asked}" if fact.asked is not None else "it was seen free"
+    return Said("device cleared", f"{fact.node} {fact.device}", f"{how}; it is given out again", "good")
+
+
+@tells(facts.DeviceUnhealthy)
+def _device_unhealthy(fact: facts.DeviceUnhealthy, _pool: Pool) -> Said:
+    what = f"Xid {fact.code}" if fact.code is not None else fact.reason
+    return Said("device unhealthy", f"{fact.node} {fact.device}", _joined(what, fact.detail, "it is out of use"), "bad")
+
+
+@tells(facts.DeviceHealthy)
+def _device_healthy(fact: facts.DeviceHealthy, _pool: Pool) -> Said:
+    return Said("device healthy", f"{fact.node} {fact.device}", _joined(fact.detail, "it is given out again"), "good")
+
+
 # --- tasks
 
 
@@ -389,9 +421,22 @@ def checkpoint_text(checkpoint: facts.Checkpoint) -> str:
 
 
 @tells(facts.TaskReleased)
-def _task_released(fact: facts.TaskReleased, _pool: Pool) -> Said:
-    seen = f"{count_text(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
-    return Said("task released", _task(fact), _on(fact, seen))
+def _task_released(fact: facts.TaskReleased, pool: Pool) -> Said:
+    dirty = sum(_is_quarantined(pool, fact.node, reading.device) for reading in fact.after)
+    free = len(fact.after) - dirty
+    seen = f"{count_text(free, 'device')} seen free" if free else "" if dirty else "its room is free"
+    return Said("task released", _task(fact), _on(fact, seen, f"{dirty} quarantined" if dirty else ""))
+
+
+def _is_quarantined(pool: Pool, name: str, device: str) -> bool:
+    node = pool.nodes.get(pool.node_numbers.get(name, -1))
+    return node is not None and any(node.quarantined >> each.number & 1 for each in node.devices if each.id == device)
+
+
+@tells(facts.ShareExceeded)
+def _share_exceeded(fact: facts.ShareExceeded, _pool: Pool) -> Said:
+    more = f"{memory_text(fact.used_bytes)} of {fact.device}, its share is {memory_text(fact.share_bytes)}"
+    return Said("over its share", _task(fact), _on(fact, more), "warn")
 
 
 @tells(facts.TaskVanished)
@@ -637,6 +682,8 @@ CAUSES = {
     "scaled": "the job asks for fewer tasks",
     "policy": "the policy in force would not have admitted it",
     "time-limit": "it has run for as long as it may",
+    "device": "a GPU broke under it",
+    "over-share": "it uses more of a GPU than its share",
 }
 
 

@@ -14,6 +14,7 @@ from bailiff_bus.ambient import Ambient
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import (
     MESSAGE_TYPES,
+    ClearDevice,
     Evict,
     EvictionStageReached,
     Fence,
@@ -41,9 +42,9 @@ from bailiff_bus.metrics import Metrics
 from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
-from bailiff_core.records.facts import DeviceFacts, EvictionStage, Stage
-from bailiff_core.records.facts import DeviceReading as ReadingFact
+from bailiff_core.records.facts import EvictionStage, Stage
 
+from .custody import Custody, Left, reading_fact
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
@@ -53,7 +54,6 @@ from .hearing import Heard, stage_of, stuck_in
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .settings import NodeDeclaration
 
-RELEASE_LOOKS_S = 60.0
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 FENCE_LATE = 1_000_000
 TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
@@ -96,6 +96,8 @@ class Machine:
     secrets: Path | None = None
     master_address: str | None = None
     release_poll_s: float = 0.1
+    release_timeout_s: float = 60.0
+    device_look_s: float = 5.0
 
 
 class Agent:
@@ -113,7 +115,9 @@ class Agent:
         self._held: dict[TaskKey, Held] = {}
         self._forgetting: dict[TaskKey, asyncio.Task[None]] = {}
         self._shares = ShareLedger(machine.storage)
-        self._baseline: dict[str, int] = {}
+        self._custody = Custody(
+            machine.inventory, machine.storage, machine.incarnation.boot_id, self._report, self._devices_in_use
+        )
         self._jobs: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
         self._log = logger(domain=machine.node.domain, node=machine.node.name)
@@ -144,9 +148,7 @@ class Agent:
             self._listen(held, tell=False)
         for found in ends:
             self._ended_alone(self._held[found.key], found, tell=False)
-        taken = {device for held in self._held.values() for device in held.devices}
-        free = [device.id for device in machine.inventory.list() if device.id not in taken]
-        self._baseline = {reading.device_id: reading.memory_used or 0 for reading in read_devices(machine.inventory, free)}
+        self._custody.adopted()
         self.announce()
 
     async def run(self) -> None:
@@ -163,6 +165,8 @@ class Agent:
             self._tell_news(held)
         runtimes = self.machine.runtimes.values()
         watchers = [asyncio.ensure_future(watch(runtime)) for runtime in runtimes for watch in (self._watch, self._hear)]
+        watchers += [asyncio.ensure_future(self._custody.watch(self.machine.device_look_s))]
+        watchers += [asyncio.ensure_future(self._watch_killed())]
         try:
             await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
             for done in (*watchers, self._failed):
@@ -203,18 +207,8 @@ class Agent:
             memory_bytes=memory_bytes,
             max_tasks=machine.node.max_tasks,
             labels=machine.node.labels,
-            devices=tuple(
-                DeviceFacts(
-                    id=device.id,
-                    kind=device.kind,
-                    model=device.model,
-                    memory_bytes=device.memory,
-                    parent=device.parent,
-                    healthy=device.healthy,
-                    labels=dict(device.labels),
-                )
-                for device in devices
-            ),
+            devices=self._custody.facts(),
+            dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
             fence=self.fence_seen(),
         )
@@ -347,6 +341,8 @@ class Agent:
                 self.announce()
             case StartTask() if not self._knows_lease:
                 self._ask_for_lease()
+            case ClearDevice():
+                self._custody.clear(command.device, command.asked)
             case StartTask():
                 await self._start(command)
             case Evict():
@@ -414,7 +410,10 @@ class Agent:
             if self._shares.too_much(part, (str(held.key) for held in others)):
                 holder = others[0].key
                 return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
-        return None
+        return self._custody.refusal(task.devices, alone=part is None)
+
+    def _devices_in_use(self) -> set[str]:
+        return {device for held in self._held.values() if held.state != "released" for device in held.devices}
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
@@ -572,6 +571,21 @@ class Agent:
 
     # --- exits and release
 
+    async def _watch_killed(self) -> None:
+        """A task that KILL does not end, as when it waits for a device that hangs, leaves its devices dirty."""
+        machine, since = self.machine, dict[TaskKey, float]()
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(machine.device_look_s)
+            stuck = {key: held for key, held in self._held.items() if held.state == "running" and "kill_sent" in held.stages}
+            since = {key: since.get(key, loop.time()) for key in stuck}
+            for key, held in stuck.items():
+                if loop.time() - since[key] >= machine.release_timeout_s:
+                    pids = machine.runtimes[held.runtime].pids(key)
+                    self._custody.hung(
+                        read_devices(machine.inventory, held.devices), Left(key.job, key.attempt, int(key.task), pids)
+                    )
+
     async def _watch(self, runtime: Runtime) -> None:
         while True:
             end = await runtime.wait_exit()
@@ -650,26 +664,33 @@ class Agent:
         return self.machine.runtimes[held.runtime].steps(held.key).published
 
     async def _release(self, held: Held) -> None:
-        """Look until the devices are seen free; nobody gets them before that."""
+        """Look until the devices are seen free; those that are not in time are quarantined, and nobody gets them before."""
         machine = self.machine
         runtime = machine.runtimes[held.runtime]
+        if held.exit_code != 0:
+            await self._custody.look()  # whether a device broke under it has to be known before the room is free
         while True:
             proof = await prove_release(
                 machine.inventory,
                 held.devices,
                 lambda: runtime.pids(held.key),
-                self._baseline,
-                RELEASE_LOOKS_S,
+                self._custody.baseline,
+                machine.release_timeout_s,
                 machine.release_poll_s,
                 before=held.before,
                 seen_pids=held.pids,
                 shared=self._shares.part(str(held.key)) is not None,
             )
-            if proof.free:
-                break
-            self._log.error("devices are not free after their task", job=held.key.job, held_by=proof.held_by)
+            if not proof.free:
+                left = Left(held.key.job, held.key.attempt, int(held.key.task), proof.of_task)
+                self._custody.not_free(proof, left)
+            if not proof.living:
+                break  # what is dirty stays out of use; the rest of its room is free
+            self._log.error("a task's processes do not end", job=held.key.job, held_by=proof.held_by)
+            await runtime.kill(held.key)
         held.state = "released"
-        held.last_report = self._tell(held.key, TaskIsReleased, before=_readings(proof.before), after=_readings(proof.after))
+        before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
+        held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after)
 
 
 def kept_report(body: ReportBody) -> bytes:
@@ -723,10 +744,3 @@ def _why(end: Exit) -> str:
     if end.supervisor_lost:
         return "its supervisor was lost, so what was left of it was ended"
     return f"{end.leftovers} processes that it left behind were ended" if end.leftovers else ""
-
-
-def _readings(readings: tuple[DeviceReading, ...]) -> tuple[ReadingFact, ...]:
-    return tuple(
-        ReadingFact(device=reading.device_id, memory_used=reading.memory_used or 0, processes=len(reading.pids))
-        for reading in readings
-    )

@@ -82,6 +82,24 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"nodes": ["gpu-01", "gpu-02"]},
         "reports stale        2 nodes  gpu-01, gpu-02; none counts as lost until an operator says: bailiff node return",
     ),
+    "DeviceQuarantined": (
+        {"node": "gpu-01", "device": "G0", "reason": "not-free", "detail": "memory is left", "job": "train-7", "attempt": 1, "task": 0,
+         "reading": {"device": "G0", "memory_used": 4 * GIB, "processes": 1}},
+        "device quarantined   gpu-01 G0  memory is left, 4GiB and 1 process on it, left so by train-7/0",
+    ),
+    "DeviceClearRequested": (
+        {"request": REQUEST, "node": "gpu-01", "device": "G0", "reason": "rebooted the card"}, "clear asked          gpu-01 G0  rebooted the card",
+    ),
+    "DeviceCleared": ({"node": "gpu-01", "device": "G0"}, "device cleared       gpu-01 G0  it was seen free; it is given out again"),
+    "DeviceUnhealthy": (
+        {"node": "gpu-01", "device": "G0", "reason": "xid", "code": 79, "detail": "fallen off the bus"},
+        "device unhealthy     gpu-01 G0  Xid 79, fallen off the bus, it is out of use",
+    ),
+    "DeviceHealthy": ({"node": "gpu-01", "device": "G0"}, "device healthy       gpu-01 G0  it is given out again"),
+    "ShareExceeded": (
+        {**TASK, "device": "G0", "used_bytes": 6 * GIB, "share_bytes": 4 * GIB},
+        "over its share       train-7/0  on gpu-01, 6GiB of G0, its share is 4GiB",
+    ),
     "TaskStarted": (TASK, "task started         train-7/0  on gpu-01"),
     "TaskStartRefused": ({**TASK, "reason": "device in use"}, "start refused        train-7/0  on gpu-01, device in use"),
     "TaskExited": ({**TASK, "attempt": 2, "exit_code": -9}, "task exited          train-7/0  on gpu-01, attempt 2, by signal 9"),

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
-from bailiff_core.records.facts import Checkpoint, DeviceFacts, DeviceReading, Stage
+from bailiff_core.records.facts import Checkpoint, DeviceFacts, DeviceReading, HostReading, QuarantineReason, Stage
 
 from .base import MessageBody
 
@@ -34,6 +34,19 @@ class TaskHeld(Document):
     step: Count | None = None
 
 
+class DirtyDevice(Document):
+    """A device that was not seen free and is not given out. `job`, `attempt`, `task`: who left it so, where known."""
+
+    device: OpaqueId
+    reason: QuarantineReason
+    detail: Annotated[str, Field(max_length=1000)] = ""
+    reading: DeviceReading
+    baseline: Count = 0
+    job: Name | None = None
+    attempt: Count | None = None
+    task: Count | None = None
+
+
 class ReportBody(MessageBody):
     """Base of all reports."""
 
@@ -56,6 +69,7 @@ class NodeAnnounced(ReportBody):
     labels: dict[Label, Label] = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
     tasks: tuple[TaskHeld, ...] = ()
+    dirty: Annotated[tuple[DirtyDevice, ...], Field(max_length=64)] = ()
     fence: FenceSeen = FenceSeen()
 
 
@@ -128,11 +142,13 @@ class TaskEnded(TaskReport):
 
 
 class TaskIsReleased(TaskReport):
-    """The process tree is gone and the devices were seen free."""
+    """The process tree is gone, and each device was seen free or was reported dirty before."""
 
     TYPE: ClassVar[str] = "bailiff.TaskIsReleased.v1"
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
+    host_before: HostReading | None = None
+    host_after: HostReading | None = None
 
 
 class TaskWasSpared(TaskReport):

@@ -12,10 +12,11 @@ def verdict(task: Task) -> Verdict:
     """What one task's end means.
 
     Acknowledged, then any code: preempted; 85: preempted, by its own word; 143 or -15 after TERM, 137 or -9 after KILL:
-    preempted, unclean. A member that was told to leave alone is no failure of the gang, whatever it ended with.
+    preempted, unclean. On a device that broke it is no failure of the job, and of a member that was told to leave alone none
+    of the gang, whatever it ended with.
     """
     code = task.exit_code
-    if code is None:
+    if code is None or (code not in (0, YIELDED) and task.device_failed):
         return "lost"
     if task.acknowledged or code == YIELDED:
         return "preempted"

@@ -166,6 +166,12 @@ class NodeRules(Document):
     stale_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
 
 
+class DeviceRules(Document):
+    """over_share: what becomes of a task that uses more memory of a shared device than its share."""
+
+    over_share: Literal["warn", "evict"] = "warn"
+
+
 class RetentionRules(Document):
     """What the state forgets, on log time."""
 
@@ -194,6 +200,7 @@ class Policy(Document):
     preemption: PreemptionRules = PreemptionRules()
     eviction: EvictionRules = EvictionRules()
     nodes: NodeRules = NodeRules()
+    devices: DeviceRules = DeviceRules()
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
     max_rejections_per_minute: Count = 60

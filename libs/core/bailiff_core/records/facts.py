@@ -183,7 +183,7 @@ class NodeReturned(Fact):
 
 
 class DeviceFacts(Document):
-    """One device of a node's inventory."""
+    """One device of a node's inventory. trouble: why it is not healthy, in words."""
 
     id: OpaqueId
     kind: str = "gpu"
@@ -192,6 +192,7 @@ class DeviceFacts(Document):
     parent: OpaqueId | None = None
     healthy: bool = True
     labels: Labels = Field(default_factory=dict)
+    trouble: Annotated[str, Field(max_length=1000)] = ""
 
 
 class NodeJoined(Fact):
@@ -242,6 +243,76 @@ class ReportsStale(Fact):
     """Too many nodes fell silent at once; none is declared lost until an operator says so."""
 
     nodes: tuple[Name, ...]
+
+
+# --- devices
+
+
+class DeviceReading(Document):
+    """What the driver showed of a device."""
+
+    device: OpaqueId
+    memory_used: Count
+    processes: Count
+
+
+class DeviceFact(Fact):
+    """Base of what an agent reports of one device."""
+
+    KIND: ClassVar[Literal["fact", "decision"]] = "fact"
+    node: Name
+    device: OpaqueId
+
+
+QuarantineReason = Literal["not-free", "hung", "foreign"]
+SicknessReason = Literal["xid", "ecc", "row-remap", "lost", "driver"]
+
+
+class DeviceQuarantined(DeviceFact):
+    """The device was not seen free in time: nobody gets it before `DeviceCleared`.
+
+    not-free: its task is gone, and processes or memory are left; hung: its task does not end even when killed; foreign:
+    processes that belong to no task. baseline: memory in use when it was last free, bytes. job: who left it so.
+    """
+
+    reason: QuarantineReason
+    detail: Annotated[str, Field(max_length=1000)] = ""
+    reading: DeviceReading
+    baseline: Count = 0
+    job: Name | None = None
+    attempt: Count | None = None
+    task: Count | None = None
+
+
+class DeviceClearRequested(DeviceFact):
+    """A person says that the device may be used again, whatever is seen on it."""
+
+    request: RequestId
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class DeviceCleared(DeviceFact):
+    """The device may be used again: it was seen free, or a person's word is taken for it. asked: the seq of that.
+
+    Without a reading it stood no more among those that a new incarnation of its agent announced as dirty.
+    """
+
+    reading: DeviceReading | None = None
+    asked: Count | None = None
+
+
+class DeviceUnhealthy(DeviceFact):
+    """The driver reports that the device is broken. code: the Xid's number. Nothing new is placed there, who is on it leaves."""
+
+    reason: SicknessReason
+    code: Count | None = None
+    detail: Annotated[str, Field(max_length=1000)] = ""
+
+
+class DeviceHealthy(DeviceFact):
+    """The device works again."""
+
+    detail: Annotated[str, Field(max_length=1000)] = ""
 
 
 # --- tasks
@@ -314,19 +385,29 @@ class TaskResumed(TaskFact):
     steps_lost: Count = 0
 
 
-class DeviceReading(Document):
-    """What the driver showed of a device."""
+class HostReading(Document):
+    """What a task had of its machine, beside devices: living processes, memory of its cgroup, and scratch space, bytes."""
 
-    device: OpaqueId
-    memory_used: Count
     processes: Count
+    memory_bytes: Count = 0
+    scratch_bytes: Count = 0
 
 
 class TaskReleased(TaskFact):
-    """The process tree is gone and its devices are seen free: the room may be given to someone else."""
+    """The process tree is gone, and each device is seen free or is quarantined: the other room may be given to someone else."""
 
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
+    host_before: HostReading | None = None
+    host_after: HostReading | None = None
+
+
+class ShareExceeded(TaskFact):
+    """The task uses more of a shared device than it was given. May be used: `share_bytes`."""
+
+    device: OpaqueId
+    used_bytes: Count
+    share_bytes: Count
 
 
 class TaskVanished(TaskFact):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bailiff_bus.messages import (
+    DeviceReport,
     EvictionStageReached,
     NodeAnnounced,
     NodeHeartbeat,
@@ -16,6 +17,7 @@ from bailiff_bus.messages import (
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from bailiff_bus.messages.reports import TaskReport
@@ -25,6 +27,7 @@ from bailiff_core.records.facts import (
     EvictionStaged,
     NodeJoined,
     NodeRefused,
+    ShareExceeded,
     SpareRefused,
     Stage,
     TaskExited,
@@ -37,6 +40,8 @@ from bailiff_core.records.facts import (
     TaskVanished,
 )
 from bailiff_core.records.payload import Fact
+
+from .devices import facts_of_device, facts_of_dirty
 
 _OLD_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # all that an agent of an earlier release tells
 
@@ -80,6 +85,8 @@ def facts_of_report(pool: Pool, report: ReportBody) -> list[Fact]:
     if isinstance(report, NodeAnnounced):
         return _announced(pool, report)
     node = joined_node(pool, report)
+    if node is not None and isinstance(report, DeviceReport):
+        return facts_of_device(node, report)
     if node is None or not isinstance(report, TaskReport):
         return []
     found = _task(pool, node, report.job, report.attempt, report.task)
@@ -128,7 +135,12 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
         case TaskEnded() if task.state in ("starting", "running"):
             return [TaskExited(**at, exit_code=report.exit_code, reason=report.reason, step=report.step)]
         case TaskIsReleased():
-            return [TaskReleased(**at, before=report.before, after=report.after)]
+            readings = {"before": report.before, "after": report.after}
+            hosts = {"host_before": report.host_before, "host_after": report.host_after}
+            return [TaskReleased.model_validate({**at, **readings, **hosts})]
+        case TaskOverShare() if task.state == "running":
+            over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
+            return [ShareExceeded.model_validate({**at, **over})]
         case TaskWasSpared() if sparing and not task.spared:
             return [TaskSpared(**at)]
         case TaskNotSpared() if sparing:
@@ -172,9 +184,10 @@ def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
         labels=report.labels,
         devices=report.devices,
     )
+    dirty = facts_of_dirty(known, report)
     if known is None:
-        return [joined]
-    return [joined, *_reconciled(pool, known, report)]
+        return [joined, *dirty]
+    return [joined, *dirty, *_reconciled(pool, known, report)]
 
 
 def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
