@@ -1,5 +1,6 @@
 """Evictions of jobs that know the contract, stage by stage: a gang over two machines, on a real Kafka, as real processes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,27 @@ while True:
 """
 
 
+LIBRARY = """
+import os, sys, time
+marks = sys.argv[1]
+sys.path.insert(0, sys.argv[2])
+os.environ["BAILIFF_CHECKPOINT_DIR"] = f"{marks}/checkpoints"  # a folder that both machines see
+from bailiff_job import attach
+job = attach()
+start = job.restore(lambda folder: None)
+with open(f"{marks}/{os.environ['BAILIFF_JOB_ID']}", "a") as starts:
+    starts.write(f"{os.environ['BAILIFF_ATTEMPT']} {os.environ['RANK']}\\n")
+for step in range(start, 1_000_000):
+    time.sleep(0.01)
+    job.progress(step)
+    if job.should_checkpoint(step):
+        job.checkpoint(step, lambda folder: (folder / "weights").write_text(str(step)))
+    if job.preempted:
+        job.exit()
+"""
+LIBRARY_AT = Path(__file__).parents[2] / "libs" / "job"
+
+
 def rank(pool: Watch, *arguments: str) -> str:
     """A shell line for a rank of a job that trains and talks."""
     script = pool.system.marks / "rank.py"
@@ -106,6 +128,26 @@ async def test_a_gang_over_two_machines_saves_one_step_and_goes_on_from_it(syste
         await pool.cancel("together")
         await pool.until_ended("together", "cancelled")
         assert not pool.facts(TaskProgressed, job="together", checkpoint=at), "it was told with its eviction"
+        await pool.verify()
+
+
+async def test_two_ranks_that_use_the_job_library_lose_no_step(system: System) -> None:
+    async with system.watch("pool-b") as pool:
+        script = system.marks / "library.py"
+        script.write_text(LIBRARY)
+        await take_over(pool, "library", run=f"exec python3 {script} {system.marks} {LIBRARY_AT}", grace_s=60)
+        await pool.until_running("library-urgent")
+        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="library", stage="checkpoint_committed")]
+        assert [checkpoint.agreed for checkpoint in saved if checkpoint] == [True, True]
+        assert len({checkpoint.step for checkpoint in saved if checkpoint}) == 1, saved
+        assert not pool.facts(EvictionStaged, job="library", stage="term_sent")
+        pool.tell("library-urgent")
+        await pool.until("both ranks are back", lambda _: len(pool.facts(TaskResumed, job="library", attempt=2)) == 2)
+        assert saved[0] is not None
+        back = pool.facts(TaskResumed, job="library", attempt=2)
+        assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in back] == [(saved[0].step + 1, 1, 0)] * 2
+        await pool.cancel("library")
+        await pool.until_ended("library", "cancelled")
         await pool.verify()
 
 
