@@ -29,6 +29,8 @@ class Judge(Protocol):
 
     def ended(self, task: Living, code: int) -> None: ...
 
+    def obeyed(self, position: tuple[int, int]) -> None: ...
+
 
 class WatchedMachine(SimulatedMachine):
     """One host: its disk, its GPUs, its tasks."""

@@ -1,14 +1,25 @@
-"""What people want from the pool: random jobs, cancellations, nonsense, and a client that repeats itself."""
+"""What people want from the pool: random jobs, cancellations, nonsense, a client that repeats itself; and an operator."""
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from random import Random
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
+from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.memory import MemoryBus
-from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, ReturnNode, ScaleJob, SetJob, SubmitJob
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    Alarm,
+    CancelJob,
+    JobSpec,
+    RequestBody,
+    ReturnNode,
+    ScaleJob,
+    SetJob,
+    SubmitJob,
+)
 from bailiff_bus.port import BusUnavailable, Headers
 from bailiff_core.model.amounts import Bounds, Weights
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -241,3 +252,28 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
             except BusUnavailable:
                 producer = None
                 await asyncio.sleep(0.3)
+
+
+async def operator(bus: MemoryBus, domain: str, random: Random) -> None:
+    """Reads the alarms, and accepts each loss of the log a while after it was told of."""
+    accepted: set[tuple[int, int]] = set()
+    while True:
+        await asyncio.sleep(1.0)
+        for lost in sorted(_losses_told(bus, domain) - accepted):
+            await asyncio.sleep(random.choice([0.2, 2.0, 8.0]))
+            epoch, seq = lost
+            body = AcceptTruncation(epoch=epoch, seq=seq, reason="the disk was replaced")
+            await client(bus, [_post(domain, 0.0, f"accept-{epoch}-{seq}", body)])
+            accepted.add(lost)
+
+
+def _losses_told(bus: MemoryBus, domain: str) -> set[tuple[int, int]]:
+    told = set()
+    for partition in range(len(bus.cluster.partitions(topics.ALARMS.name))):
+        for message in bus.cluster.messages(topics.ALARMS.name, partition):
+            body = unwrap(message, accept=(Alarm,)).body
+            if isinstance(body, Alarm) and body.code == "log-truncated":
+                found = re.search(r"#(\d+) of epoch (\d+)", body.text)
+                assert found, body.text
+                told.add((int(found[2]), int(found[1])))
+    return told

@@ -213,7 +213,7 @@ class Agent:
     def fence_seen(self) -> FenceSeen:
         """The highest position obeyed."""
         epoch, seq = self.machine.fences.highest or (0, 0)
-        return FenceSeen(epoch=epoch, seq=seq)
+        return FenceSeen(epoch=epoch, seq=seq, heard=max(0, self.machine.fences.admission_epoch))
 
     def received(self, number: int) -> None:
         """This report and all before it are in Kafka: what they told of for good can be forgotten."""
@@ -347,6 +347,8 @@ class Agent:
         position = (command.order.epoch, command.order.seq)
         verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
+            if not isinstance(command, StartTask) and self.machine.fences.is_before(command.job, command.sender_epoch):
+                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed: this is what counts
             self._refused(command)
         return verdicts
 
@@ -356,9 +358,7 @@ class Agent:
         verdicts = self._verdicts(command, whole)
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
-            if verdicts[task.task] == "stale":
-                continue
-            if verdicts[task.task] == "same":
+            if verdicts[task.task] != "new":  # one of the past, too, is only asked about: this writer's log holds it
                 self._answer_again(key, command.order.seq)
                 continue
             refusal = self._lacks(command, task) or self._busy(key, task)
@@ -376,6 +376,9 @@ class Agent:
         return None
 
     def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
+        earlier = self._held.get(key)
+        if earlier is not None and earlier.state != "released":
+            return f"attempt {key.attempt} of it is still here, from an order that the log has forgotten"
         part = part_of(task, self.machine.inventory.list())
         for device in task.devices:
             others = [
@@ -390,6 +393,8 @@ class Agent:
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
+        elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
+            await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
         try:
             env = environment(

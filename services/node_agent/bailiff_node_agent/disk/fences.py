@@ -63,6 +63,11 @@ class Fences:
         """The highest one heard of; -1 before any."""
         return self._admission_epoch
 
+    def is_before(self, job: str, epoch: int) -> bool:
+        """Whether everything that was obeyed about the job was ordered before that epoch began."""
+        mark = self._jobs.get(job)
+        return mark is None or mark.highest[0] < epoch
+
     @property
     def highest(self) -> Position | None:
         """The highest position ever obeyed: a log whose head is below it has been cut short."""
