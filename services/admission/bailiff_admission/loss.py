@@ -68,7 +68,10 @@ async def newest(bus: Bus, topic: str, domain: str, count: int, positions: dict[
     reader = await bus.reader(unread)
     try:
         while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
-            found += [message for message in await reader.read(wait=LONGEST_WAIT) if domain_of(message) == domain]
+            messages = await reader.read(wait=LONGEST_WAIT)
+            found += [message for message in messages if domain_of(message) == domain]
+            if not messages:  # that topic may have been cut short, too
+                ends = {partition: span.end for partition, span in (await bus.spans(topic)).items()}
     except OffsetGone:
         pass  # what is left of them comes in its turn
     finally:

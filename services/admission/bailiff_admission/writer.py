@@ -528,10 +528,13 @@ class Writer:
         await self._fold_anew()
         if not beyond_log(self._pool, loss.epoch, loss.seq):
             raise SteppedDown(f"another writer wrote what {loss.node} has obeyed")
+        if self._pool.seq + 1 != self._writer.head.next_seq:
+            raise SteppedDown("the log is not as this writer left it")
         self._log.error("the log was cut short; waiting for an operator", node=loss.node, epoch=loss.epoch, seq=loss.seq)
         await self._outbox.alarm("critical", "log-truncated", str(loss), self._pool.seq)
         while True:
             messages, _ = await self._inputs.read(self._largest_turn, LONGEST_WAIT)
+            await self._keep_house()
             for message in messages:
                 accepted = self._acceptance(message, loss)
                 if accepted is not None:
