@@ -92,7 +92,9 @@ class Witness:
 
     def _fold(self, record: Record) -> None:
         if self.lost is not None and not isinstance(record.data, WriterStarted | LogTruncated):
-            raise Violated(f"#{record.seq} {record.type}: agents have obeyed {self.lost}, which is gone, and nobody accepted that")
+            raise Violated(
+                f"#{record.seq} {record.type}: agents have obeyed {self.lost}, which is gone, and nobody accepted that"
+            )
         self._take(record)
         check(STATE_RULES, self.pool)
         _raise(self.history.after(self.pool), record)
@@ -101,9 +103,9 @@ class Witness:
         _raise(no_job_runs_twice(living), record)
         _raise(free_devices_are_free(self.pool, [task for task in living if _place(task) not in self._forgotten]), record)
         data = record.data
-        if isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error"):
-            if not self.may_fail(data):
-                raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {data}")
+        failed = isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error")
+        if failed and not self.may_fail(data):
+            raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {data}")
         if isinstance(data, LogSettled):
             self._settled(living, record)
         if not self.pool.turn_open:

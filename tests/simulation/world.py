@@ -92,7 +92,6 @@ class WatchedCluster(MemoryCluster):
             act()
         return message
 
-
     def lose(self, messages: int) -> None:
         """The newest part of the log is gone; how it began is not."""
         partition = self.partitions(topics.AUDIT.name)[0]
@@ -443,7 +442,13 @@ class World:
 
     def _at_rest(self) -> bool:
         pool = self.witness.pool
-        if pool.turn_open or pool.unsettled or self.witness.lost is not None or self.living() or len(pool.nodes) < len(self.machines):
+        if (
+            pool.turn_open
+            or pool.unsettled
+            or self.witness.lost is not None
+            or self.living()
+            or len(pool.nodes) < len(self.machines)
+        ):
             return False
         return not [*nothing_is_owed(pool), *every_node_is_back(pool)]
 

@@ -253,7 +253,8 @@ class Pool:
     leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as
     ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
-    operator gave up. unsettled: since then nobody has seen to it that no task lives that the log does not know. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
+    operator gave up. unsettled: since then, it is not known yet whether tasks live that the log has forgotten.
+    answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
