@@ -347,8 +347,9 @@ class Agent:
         position = (command.order.epoch, command.order.seq)
         verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
-            if not isinstance(command, StartTask) and self.machine.fences.is_before(command.job, command.sender_epoch):
-                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed: this is what counts
+            devices = [device for each in tasks.values() for device in each]
+            if self.machine.fences.all_before(command.sender_epoch, command.job, devices):
+                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed since: it is to be answered
             self._refused(command)
         return verdicts
 
@@ -358,7 +359,9 @@ class Agent:
         verdicts = self._verdicts(command, whole)
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
-            if verdicts[task.task] != "new":  # one of the past, too, is only asked about: this writer's log holds it
+            if verdicts[task.task] == "stale":
+                continue
+            if verdicts[task.task] == "same":
                 self._answer_again(key, command.order.seq)
                 continue
             refusal = self._lacks(command, task) or self._busy(key, task)
