@@ -53,6 +53,15 @@ def parts_of(pool: Pool, job: Job, task: Task) -> dict[int, Fraction]:
     }
 
 
+def no_bad_device_is_promised(pool: Pool) -> None:
+    """Nobody is promised a device that was not seen free, or that is broken (§8.7)."""
+    for job, task in standing(pool):
+        node = pool.nodes[task.node]
+        if task.state == "reserved":
+            bad = node.quarantined | ~node.capacity.devices
+            assert not task.devices & bad, f"{job.id} is promised {bits(task.devices & bad)} of {node.name}"
+
+
 def sums_by_node(pool: Pool) -> dict[int, tuple[Room, Room, Room]]:
     """What the tasks on each node add up to: held, releasing, reserved."""
     found = {number: (Room(), Room(), Room()) for number in pool.nodes}
@@ -228,6 +237,7 @@ def snapshot_is_whole(pool: Pool) -> None:
 
 BETWEEN_TURNS: tuple[Callable[[Pool], None], ...] = (
     no_device_over_its_whole,
+    no_bad_device_is_promised,
     sums_recompute,
     nothing_over_filled,
     every_job_in_one_index,

@@ -278,6 +278,27 @@ class Story:
             ),
         )
 
+    def quarantined(self, node: str, device: int, job: str | None = None) -> list[Decision]:
+        """A device of the node was not seen free in time."""
+        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
+        seen = facts.DeviceReading(device=found, memory_used=GIB, processes=0)
+        return self.turn(facts.DeviceQuarantined(node=node, device=found, reason="not-free", reading=seen, job=job))
+
+    def cleared(self, node: str, device: int) -> list[Decision]:
+        """It was seen free."""
+        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
+        return self.turn(facts.DeviceCleared(node=node, device=found))
+
+    def breaks(self, node: str, device: int) -> list[Decision]:
+        """A device of the node falls off the bus."""
+        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
+        return self.turn(facts.DeviceUnhealthy(node=node, device=found, reason="xid", code=79))
+
+    def repaired(self, node: str, device: int) -> list[Decision]:
+        """It works again."""
+        found = self.pool.nodes[self.pool.node_numbers[node]].devices[device].id
+        return self.turn(facts.DeviceHealthy(node=node, device=found))
+
     def node(self, name: str, **about: Any) -> list[Decision]:
         """A machine joins the pool, or comes back; keywords as in `joined`."""
         return self.turn(self.joined(name, **about))

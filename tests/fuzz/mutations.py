@@ -20,6 +20,13 @@ from bailiff_bus.messages import (
     ApplyPolicy,
     BegunEviction,
     CancelJob,
+    ClearDevice,
+    ClearQuarantine,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceWorks,
+    DirtyDevice,
     Evict,
     EvictionStageReached,
     Fence,
@@ -43,6 +50,7 @@ from bailiff_bus.messages import (
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from bailiff_bus.messages.commands import Order
@@ -52,6 +60,7 @@ from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.records.facts import DeviceReading
 
 GIB = 1 << 30
 NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
@@ -95,6 +104,8 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
         grace=1_000_000,
         master_node=node,
     )
+    about: dict[str, Any] = {**name, "number": 0, "device": "GPU-nobody"}
+    reading = DeviceReading(device="GPU-nobody", memory_used=GIB, processes=1)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
@@ -106,6 +117,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             ReplaceNode(node="nobody", machine_id="machine"),
             ReturnNode(node="nobody"),
             AcceptTruncation(epoch=1, seq=3, reason="no"),
+            ClearQuarantine(node="nobody", device="0", reason="no"),
         ),
         topics.PROPOSALS.name: (Proposal(number=1_000_000, computed_at=5, logic=LOGIC, answers=(answer,)),),
         topics.EVICTION_PROGRESS.name: (
@@ -122,6 +134,11 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             TaskIsReleased(**at),
             TaskWasSpared(**at),
             TaskNotSpared(**at),
+            TaskOverShare(**at, device="GPU-nobody", used_bytes=2, share_bytes=1),
+            DeviceIsDirty(**about, found=DirtyDevice(device="GPU-nobody", reason="foreign", reading=reading)),
+            DeviceIsClean(**about, reading=reading),
+            DeviceIsBroken(**about, reason="xid", code=79),
+            DeviceWorks(**about),
         ),
         topics.NODE_COMMANDS.name: (
             Fence(**name, sender="admission", sender_epoch=1),
@@ -129,6 +146,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             start,
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
             Spare(**ordered, tasks=(0,)),
+            ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", asked=1),
         ),
     }
     return [Valid(topic, body) for topic, bodies in by_topic.items() for body in bodies]

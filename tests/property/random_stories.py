@@ -4,6 +4,7 @@ Facts are made as admission would make them: from the state as it is, one after 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 from tests.core_invariants import check_pool, victims_may_go
@@ -261,7 +262,7 @@ class Chance:
         if self.shared and b % 2:
             yield from self._scale(a, b)
             return
-        match a % 6:
+        match a % 8:
             case 0:
                 rules = self.policies[b % len(self.policies)]
                 enforce = self.shared and b % 3 == 0
@@ -281,6 +282,26 @@ class Chance:
                 yield facts.InputRejected(
                     topic="bailiff.requests", partition=0, offset=b, digest=digest("x"), code="not-json", reason="no"
                 )
+            case 6 | 7:
+                yield from self._device(a, b)
+
+    def _device(self, a: int, b: int) -> Iterator[Fact]:
+        """A device is found dirty or broken, or is in order again; who is on it may be over its share."""
+        node = self.pool.nodes[b % len(self.pool.nodes)]
+        device = node.devices[(a + b) % len(node.devices)]
+        at: dict[str, Any] = {"node": node.name, "device": device.id}
+        if a % 8 == 7:
+            yield facts.DeviceHealthy(**at) if not device.healthy else facts.DeviceUnhealthy(**at, reason="xid", code=79)
+        elif node.quarantined >> device.number & 1:
+            yield facts.DeviceClearRequested(**at, request=self.story.request(), reason="no")
+            yield facts.DeviceCleared(**at)
+        else:
+            seen = facts.DeviceReading(device=device.id, memory_used=1 << 30, processes=1)
+            yield facts.DeviceQuarantined(**at, reason="not-free", reading=seen)
+        for job, task in self._standing()[: b % 3]:
+            if task.state == "running":
+                over = {"device": device.id, "used_bytes": 2, "share_bytes": 1}
+                yield facts.ShareExceeded(**self.story.at(job.id, task.index), **over)
 
 
 _REPORTED = ("starting", "running", "exited")

@@ -103,6 +103,10 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
             events.append(Event(at, "inputs-gone", "everybody", random.choice([1.0, 9.0])))
         else:
             events.append(Event(at, "task-dies", node))
+    if random.randrange(3) == 0:
+        for _ in range(random.choice([1, 2, 4])):
+            kind = random.choice(["leak", "leak", "hang", "gpu-dies", "xid"])
+            events.append(Event(random.uniform(1.0, length), kind, random.choice(nodes), random.choice([1.0, 10.0, 60.0])))
     return sorted(events, key=lambda event: event.at)
 
 

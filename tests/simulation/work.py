@@ -200,6 +200,8 @@ def _spec(random: Random, number: int = 0) -> JobSpec:
         "BAILIFF_SIM_ON_TERM": random.choice(["exit", "exit", "ignore", "exit:0:0.5", "exit:85:1", "exit:3:2", "exit:143:0.2"]),
         "BAILIFF_SIM_ON_NOTICE": random.choice(["ignore", "ignore", "exit", "exit:85:1.5", "exit:0:1"]),
     }
+    if random.randrange(3) == 0:  # it uses the job library
+        env = {"BAILIFF_SIM_RUN_FOR": env["BAILIFF_SIM_RUN_FOR"], "BAILIFF_SIM_TALKS": random.choice(["10:0.2", "2:2", "1:30"])}
     secrets = {"TOKEN": "missing"} if _lacks_secret(number) else {}
     return JobSpec(command=("train",), env=env, secrets=secrets, runtime="simulated")
 

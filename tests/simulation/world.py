@@ -159,6 +159,8 @@ class SimulatedAgentService(NodeAgentService):
                 incarnation=self.fresh().hex(),
             ),
             folder=Path("/simulated") / node.name,
+            release_timeout_s=4.0,
+            device_look_s=2.0,
         )
 
 
@@ -337,6 +339,8 @@ class World:
                 await self._inputs_gone(seconds)
             case "task-dies":
                 self.machines[target].fail_one(self.random)
+            case "leak" | "hang" | "gpu-dies" | "xid":
+                await self.machines[target].gpu_fails(event.kind, self.random, seconds)
 
     def _everybody(self) -> set[str]:
         return {*self.processes, "client", "operator"}

@@ -164,9 +164,11 @@ class KafkaReader:
             await asyncio.sleep(wait)
             return []
         try:
-            async with _calling(self._settings, "be read", extra=wait):
+            async with _calling(self._settings, "be read", bounded=False):
                 found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
-                for at in self._positions:
+                for at, records in found.items():
+                    self._positions[at] = records[-1].offset + 1
+                for at in () if found else self._positions:  # it may have passed over what holds no message
                     self._positions[at] = await self._consumer.position(at)
         except OffsetOutOfRangeError as error:
             ((at, asked),) = error.args[0].items()
@@ -184,7 +186,7 @@ class KafkaReader:
                 record.offset,
                 record.timestamp * 1000,
                 record.key,
-                tuple((name, value or b"") for name, value in record.headers),
+                tuple([(name, value or b"") for name, value in record.headers]),
                 record.value or b"",
             )
             for at, records in found.items()
@@ -260,9 +262,11 @@ class KafkaProducer:
         check_size(topic, key, headers, value)
         if self._failure is not None:
             raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+        known = self._producer.client.cluster.partitions_for_topic(topic)
+        is_known = bool(known) and (partition is None or partition in known)
         try:
-            async with _calling(self._settings, f"take a message for {topic}"):
-                if partition is not None:
+            async with _calling(self._settings, f"take a message for {topic}", bounded=not is_known):
+                if partition is not None and not is_known:
                     await self._wait_for_partition(topic, partition)
                 stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=partition)
         except (BusUnavailable, asyncio.CancelledError) as error:
@@ -447,20 +451,25 @@ def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -
 
 
 class _calling:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as a send
-    """One exchange with the brokers, bounded; its failure as a sentence."""
+    """One exchange with the brokers, and its failure as a sentence.
+
+    It is bounded here unless aiokafka bounds it itself: a timer costs more than a send.
+    """
 
     __slots__ = ("_limit", "_seconds", "_settings", "_what")
 
-    def __init__(self, settings: KafkaSettings, what: str, extra: float = 0.0) -> None:
+    def __init__(self, settings: KafkaSettings, what: str, extra: float = 0.0, *, bounded: bool = True) -> None:
         self._settings, self._what, self._seconds = settings, what, settings.request_timeout + extra
-        self._limit = asyncio.timeout(self._seconds)
+        self._limit = asyncio.timeout(self._seconds) if bounded else None
 
     async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
+        if self._limit is not None:
+            await self._limit.__aenter__()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            await self._limit.__aexit__(kind, error, trace)
+            if self._limit is not None:
+                await self._limit.__aexit__(kind, error, trace)
             if isinstance(error, TimeoutError):
                 raise error
         except TimeoutError as late:

@@ -6,12 +6,11 @@ is not known here.
 """
 
 import asyncio
-import dataclasses
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, record_hash
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode, follow, record_hash
 from bailiff_core.records.chain import WRITER_STARTED
 
 from .port import Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
@@ -168,18 +167,18 @@ class AuditReader:
 
     def _judge(self, message: Message) -> Entry | Orphan:
         wire = Wire(message.headers, message.value)
-        head = continues(self.head, wire)
-        if isinstance(head, Break):
-            orphan = Orphan(message.offset, head.reason, record_hash(wire))
+        found = follow(self.head, wire)
+        if isinstance(found, Break):
+            orphan = Orphan(message.offset, found.reason, record_hash(wire))
             if message.offset >= self._counted_to:  # a stretch may be read again
                 self.orphans += 1
                 self.latest_orphans.append(orphan)
                 self._counted_to = message.offset + 1
                 self._on_orphan(orphan)
             return orphan
-        entry = Entry(decode(wire), wire, message.offset, message.time, head.hash)
-        self.head, self._head_at = head, message.offset
-        return entry
+        self.head, record = found
+        self._head_at = message.offset
+        return Entry(record, wire, message.offset, message.time, self.head.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +467,7 @@ def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Record, Wi
     """
     prepared = []
     for given in records:
-        record = dataclasses.replace(given, prev=head.hash)
+        record = given.continuing(head.hash)
         wire = encode(record)
         where = f"{record.domain}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)

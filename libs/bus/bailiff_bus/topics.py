@@ -16,7 +16,13 @@ from .messages import (
     ApplyPolicy,
     BegunEviction,
     CancelJob,
+    ClearDevice,
+    ClearQuarantine,
     DeadLetter,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceWorks,
     Evict,
     EvictionStageReached,
     Fence,
@@ -26,6 +32,7 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -33,10 +40,13 @@ from .messages import (
     StartTask,
     SubmitJob,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from .port import Headers
@@ -97,7 +107,18 @@ REQUESTS = Topic(
     key="domain",
     written_by=("client",),
     schemas=tuple(
-        body.TYPE for body in (SubmitJob, CancelJob, ScaleJob, SetJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+        body.TYPE
+        for body in (
+            SubmitJob,
+            CancelJob,
+            ScaleJob,
+            SetJob,
+            ApplyPolicy,
+            ReplaceNode,
+            ReturnNode,
+            AcceptTruncation,
+            ClearQuarantine,
+        )
     ),
     retention=timedelta(days=30),
 )
@@ -141,7 +162,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory, ClearDevice)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
@@ -152,7 +173,8 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed, DeviceIsDirty,
+            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare,
         )
     ),
     retention=timedelta(days=7),
@@ -187,7 +209,10 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """The bytes of a message that are the sender's own."""
-    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+    size = len(key or b"") + len(value)
+    for name, content in headers:
+        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
+    return size
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:

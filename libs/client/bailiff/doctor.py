@@ -161,8 +161,23 @@ async def domain_checks(client: Client, settings: ClientSettings) -> AsyncIterat
         found = await _domain_check(client, name)
         yield found
         if found["status"] != "wrong":
-            for check in policy_checks((await client.view(name)).pool):
+            pool = (await client.view(name)).pool
+            for check in (*policy_checks(pool), *device_checks(pool)):
                 yield check
+
+
+def device_checks(pool: Pool) -> list[Check]:
+    """GPUs that nobody can be given; nothing where there are none."""
+    found = []
+    for node in sorted(pool.nodes.values(), key=lambda node: node.name):
+        for device in node.devices:
+            dirty = node.quarantined >> device.number & 1
+            if node.state != "lost" and (dirty or not device.healthy):
+                what = "quarantined" if device.healthy else "broken"
+                shown = f"{node.name} GPU {device.number} is {what}: {device.trouble or 'its agent says so'}"
+                advice = f"bailiff node describe {node.name}; once it is in order: bailiff node clear {node.name} {device.number}"
+                found.append(finding(f"GPUs {pool.domain}", "warn", shown, f"{advice} --reason WHY"))
+    return found
 
 
 def policy_checks(pool: Pool) -> list[Check]:

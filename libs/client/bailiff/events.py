@@ -49,6 +49,11 @@ WORDS: Mapping[str, str] = {
     "NodeReady": "a machine joined, or speaks again",
     "NodeNotReady": "a machine does not speak; nothing new is placed there",
     "NodeLost": "a machine is gone, and what ran on it has ended",
+    "DeviceQuarantined": "a GPU was not seen free, and nobody gets it",
+    "DeviceCleared": "a quarantined GPU is given out again",
+    "DeviceUnhealthy": "a GPU broke, and nobody gets it",
+    "DeviceHealthy": "a GPU that was broken is given out again",
+    "ShareExceeded": "it uses more of a shared GPU than its share",
     "PolicyApplied": "another policy is in force",
 }
 VERBS = {"preempt": "Preempted", "reclaim": "Reclaimed", "consolidate": "Moved", "allocate": "Preempted"}
@@ -108,6 +113,8 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             yield _row(record, pool, SIMPLE[type(data)], data.job, tasks=data.tasks)
         case facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost():
             yield _row(record, pool, SIMPLE[type(data)], node=data.node)
+        case facts.DeviceQuarantined() | facts.DeviceCleared() | facts.DeviceUnhealthy() | facts.DeviceHealthy():
+            yield _row(record, pool, SIMPLE[type(data)], str(getattr(data, "job", None) or ""), node=data.node)
         case facts.InputRejected() if data.job is not None:
             yield _row(record, pool, "Rejected", data.job)
         case facts.JobSubmitted():
@@ -137,6 +144,11 @@ SIMPLE: dict[Any, str] = {
     facts.NodeReachable: "NodeReady",
     facts.NodeUnreachable: "NodeNotReady",
     facts.NodeLost: "NodeLost",
+    facts.DeviceQuarantined: "DeviceQuarantined",
+    facts.DeviceCleared: "DeviceCleared",
+    facts.DeviceUnhealthy: "DeviceUnhealthy",
+    facts.DeviceHealthy: "DeviceHealthy",
+    facts.ShareExceeded: "ShareExceeded",
 }
 
 

@@ -169,6 +169,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "labels": Field(("demand", "labels")),
     "preemptible": Field(("demand", "preemptible")),
     "grace": Field(("demand", "grace"), duration),
+    "kill_after": Field(("demand", "kill_after"), duration),
     "run_time_limit": Field(("demand", "run_time_limit"), duration),
     "max_failures": Field(("demand", "max_failures")),
     "min_tasks": Field(("demand", "min_tasks")),

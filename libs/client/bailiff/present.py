@@ -92,7 +92,7 @@ class DeviceRow(TypedDict):
     """One GPU. state: free, shared, held, leaving (on its way out), reserved, unhealthy or quarantined.
 
     job, task: who holds it, of several the first; shared_by: all of them, as job/task; free_milli: thousandths of it
-    that nobody holds or is promised.
+    that nobody holds or is promised. trouble: why it is unhealthy or quarantined, since when, and left so by which job.
     """
 
     number: int
@@ -105,6 +105,9 @@ class DeviceRow(TypedDict):
     reserved_for: str | None
     shared_by: list[str]
     free_milli: int
+    trouble: str
+    trouble_since: str | None
+    left_by: str | None
 
 
 class NodeRow(TypedDict):
@@ -120,6 +123,7 @@ class NodeRow(TypedDict):
     gpus_reserved: int
     gpus_shared: int
     gpus_unusable: int
+    gpus_quarantined: int
     gpu_models: list[str]
     cpu_milli: int
     cpu_milli_free: int
@@ -149,6 +153,8 @@ class PoolRow(TypedDict):
     gpus_free: int
     gpus_held: int
     gpus_reserved: int
+    gpus_quarantined: int
+    gpus_unhealthy: int
     jobs_running: int
     jobs_waiting: int
     jobs_leaving: int
@@ -377,6 +383,7 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
         "gpus_reserved": states.count("reserved"),
         "gpus_shared": states.count("shared"),
         "gpus_unusable": states.count("unhealthy") + states.count("quarantined"),
+        "gpus_quarantined": states.count("quarantined"),
         "gpu_models": sorted({device["model"] for device in devices}),
         "cpu_milli": node.capacity.cpu_milli,
         "cpu_milli_free": node.capacity.cpu_milli - node.held.cpu_milli,
@@ -422,6 +429,9 @@ def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
         "reserved_for": promised[0].id if promised else None,
         "shared_by": [f"{job.id}/{task.index}" for job, task in standing] if state == "shared" else [],
         "free_milli": {"free": 1000, "shared": 1000 - -(-1000 * shares // units_of(device))}.get(state, 0),
+        "trouble": device.trouble,
+        "trouble_since": moment(device.trouble_since),
+        "left_by": device.left_by,
     }
 
 
@@ -447,6 +457,8 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "gpus_free": sum(row["gpus_free"] for row in rows),
         "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] + row["gpus_shared"] for row in rows),
         "gpus_reserved": sum(row["gpus_reserved"] for row in rows),
+        "gpus_quarantined": sum(row["gpus_quarantined"] for row in rows),
+        "gpus_unhealthy": sum(row["gpus_unusable"] - row["gpus_quarantined"] for row in rows),
         "jobs_running": sum(phase in ("starting", "running") for phase in phases),
         "jobs_waiting": sum(name not in pool.active for name in pool.queue) + phases.count("reserved"),
         "jobs_leaving": phases.count("evicting"),

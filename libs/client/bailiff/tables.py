@@ -275,6 +275,42 @@ def classes(rows: Sequence[ClassRow]) -> RenderableType:
     return Group(made, Text("Higher values win, everywhere.", "dim"))
 
 
+def _out_of_use(row: Mapping[str, Any]) -> str:
+    return f"{counted(row['gpus_quarantined'], 'GPU')} quarantined, {row['gpus_unhealthy']} unhealthy (bailiff node list)"
+
+
+def node_list(rows: Sequence[NodeRow]) -> RenderableType:
+    """`bailiff node list`: every GPU that nobody can be given, and why; the machines are `bailiff nodes`."""
+    made = table("NODE", "GPU", "ID", "STATE", "SINCE", "LEFT BY", "WHY", right=("GPU",))
+    count = 0
+    for row in rows:
+        for device in row["devices"]:
+            if device["state"] in ("quarantined", "unhealthy"):
+                count += 1
+                made.add_row(
+                    text(row["node"], "bold"), str(device["number"]), text(device["id"]), state(device["state"]),
+                    device["trouble_since"] or "", text(device["left_by"] or ""), text(device["trouble"]),
+                )  # fmt: skip
+    gpus = sum(row["gpus"] for row in rows)
+    if not count:
+        return Text(f"All {counted(gpus, 'GPU')} of {counted(len(rows), 'node')} are in use or can be given out.", "dim")
+    return Group(
+        made, Text("A quarantined GPU is freed once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
+    )
+
+
+def node_details(row: NodeRow) -> RenderableType:
+    """`bailiff node describe`: one machine, and what is wrong with its GPUs."""
+    parts: list[RenderableType] = [nodes([row], wide=True)]
+    for device in row["devices"]:
+        if device["trouble"]:
+            left = f", left so by {device['left_by']}" if device["left_by"] else ""
+            since = f" since {device['trouble_since']}" if device["trouble_since"] else ""
+            told = f"GPU {device['number']} is {device['state']}{since}{left}: {plain(device['trouble'])}"
+            parts.append(Text(told, "red"))
+    return Group(*parts)
+
+
 def cluster(found: Mapping[str, Any]) -> RenderableType:
     """`bailiff cluster-info`."""
     facts = _pairs()
@@ -292,6 +328,8 @@ def cluster(found: Mapping[str, Any]) -> RenderableType:
         about.add_row(
             "machines", f"{row['nodes_ready']}/{row['nodes']} nodes ready, {row['gpus_held']}/{row['gpus']} GPUs in use"
         )
+        if row["gpus_quarantined"] or row["gpus_unhealthy"]:
+            about.add_row("out of use", Text(_out_of_use(row), "red"))
         about.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_waiting']} waiting, {row['jobs_leaving']} leaving")
         about.add_row(
             "log",

@@ -8,6 +8,7 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.holdings import Holdings
 from bailiff_core.placement.rooms import Rooms
+from bailiff_core.queue.endings import Endings
 from bailiff_core.queue.usage import Usage
 
 Mark = tuple[int, int]
@@ -23,6 +24,9 @@ class Scene:
         self.policy = pool.policy
         self._holdings: Holdings | None = None
         self._not_held: dict[str, None] = {}  # jobs that changed since anybody asked for the holdings
+        self._endings: Endings | None = None
+        self._jobs_since: dict[str, None] = {}  # ... and since for the endings
+        self._nodes_since: dict[int, None] = {}
 
     @property
     def holdings(self) -> Holdings:
@@ -34,6 +38,17 @@ class Scene:
         self._not_held.clear()
         return self._holdings
 
+    @property
+    def endings(self) -> Endings:
+        """When who is taken to end, of the pool as it is, while no trial stands. Brought up to date when asked for."""
+        if self._endings is None:
+            self._endings = Endings(self.pool, self.rooms)
+        else:
+            self._endings.refresh(self._jobs_since, self._nodes_since)
+        self._jobs_since.clear()
+        self._nodes_since.clear()
+        return self._endings
+
     def refresh(self) -> None:
         """Take what the fold changed as it is now, and take back every trial."""
         pool = self.pool
@@ -43,6 +58,11 @@ class Scene:
             self._not_held.update(pool.stale_jobs)
             if not self._holdings.has_room_for(pool.nodes[number] for number in pool.stale_nodes):
                 self._holdings = None
+        if self._endings is not None:
+            self._jobs_since.update(pool.stale_jobs)
+            self._nodes_since.update(pool.stale_nodes)
+            if not self._endings.has_place_for(pool.nodes[number] for number in pool.stale_nodes):
+                self._endings = None
         self.policy = pool.policy
         pool.stale_nodes.clear()
         pool.stale_jobs.clear()
@@ -77,6 +97,8 @@ def scene_of(pool: Pool) -> Scene:
     scene = pool.scene
     if scene is None:
         scene = pool.scene = Scene(pool, Rooms.of(pool), Usage.of(pool))
+        pool.stale_nodes.clear()
+        pool.stale_jobs.clear()
     assert isinstance(scene, Scene)
     if not pool.stale_nodes and not pool.stale_jobs and scene.policy is pool.policy:
         return scene

@@ -13,6 +13,7 @@ from .lifecycle.attempts import (
     scaled_down,
     shrunk_gangs,
 )
+from .lifecycle.devices import leave_devices
 from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import moved_jobs, reservations
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     shrunk_gangs,
     finished_attempts,
     broken_attempts,
+    leave_devices,
     scaled_down,
     overdue_jobs,
     moved_jobs,

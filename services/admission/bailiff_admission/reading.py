@@ -6,7 +6,7 @@ from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Envelope, Opened, Unacceptable
+from bailiff_bus.envelope import Envelope, Opened, Unacceptable, unwrap
 from bailiff_bus.identity import verify
 from bailiff_bus.messages import (
     BegunEviction,
@@ -50,6 +50,7 @@ class Read:
     auth: str = ""
     submitted: SubmitJob | None = None
     salt: bytes = b""
+    spec_digest: str = ""
     missed: ReportBody | None = None
 
 
@@ -90,7 +91,7 @@ class Reading:
     def look_for_truncation(self, pool: Pool, message: Message) -> ReportBody | None:
         """The report, if it is one. Raises `BeyondTheLog` if its agent has obeyed what the log does not hold."""
         with suppress(Unacceptable):
-            body = Opened(message).envelope((ReportBody,)).body
+            body = unwrap(message, accept=(ReportBody,)).body
             look_at_report(pool, body)
             return body if isinstance(body, ReportBody) else None
         return None
@@ -117,12 +118,11 @@ class Reading:
     def _request(self, pool: Pool, envelope: Envelope, body: RequestBody, found: Read) -> list[Fact] | Rejected:
         identity = verify(envelope, pool.rules.identity.keys, unsigned=self._unsigned)
         found.actor, found.auth = identity.actor, identity.auth
-        spec_digest = ""
         if isinstance(body, SubmitJob):
             found.salt = self._ambient.fresh()
-            spec_digest = digest_of_spec(found.salt, body.spec.to_data())
+            found.spec_digest = digest_of_spec(found.salt, body.spec.to_data())
         asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
-        outcome = facts_of_request(pool, asked, spec_digest)
+        outcome = facts_of_request(pool, asked, found.spec_digest)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):
             found.submitted = body
         return outcome

@@ -25,6 +25,7 @@ from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead, Record
@@ -32,6 +33,9 @@ from bailiff_core.records.facts import (
     ClockAdvanced,
     ClockStepped,
     DecisionFailed,
+    DeviceClearRequested,
+    DeviceQuarantined,
+    DeviceUnhealthy,
     DomainCreated,
     InputRejected,
     InputsAdvanced,
@@ -63,7 +67,7 @@ from .loss import (
     newest,
 )
 from .outbox import Outbox
-from .owed import AGAIN_AFTER, OwedStarts, start_command
+from .owed import AGAIN_AFTER, OwedStarts, owed_clears, start_command
 from .reading import Read, Reading
 from .specs import JobSpecs
 from .suspects import Suspects, place
@@ -112,7 +116,7 @@ class Writer:
         self._inputs = Inputs(view.bus, ambient, {})
         self._recorded: dict[str, int] = {}
         self._muted: dict[str, tuple[int, InputRejected]] = {}
-        self._orphans_told = 0
+        self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
         self._incarnations: dict[str, str] = {}
         self._checked = self._erased = self._advanced = 0
@@ -279,9 +283,8 @@ class Writer:
         stored = []
         draft: Draft | None = None
         try:
-            own = (
-                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            )  # the clock may step here, and what stands in the turn comes after that
+            # The clock may step in our own facts, and what stands in the turn comes after that.
+            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
@@ -292,9 +295,8 @@ class Writer:
                     continue
                 reads.append(read)
                 if read.submitted is not None:
-                    demand = read.submitted.demand
-                    store = self._specs.store(self._outbox.producer, demand.job, read.submitted.spec, read.salt)
-                    stored.append((await store)[1])
+                    job, spec = read.submitted.demand.job, read.submitted.spec
+                    stored.append(await self._specs.store(self._outbox.producer, job, read.spec_digest, spec, read.salt))
                 if read.rejected is not None:
                     letters.append((message, read.rejected))
                 for fact in self._facts(message, read):
@@ -462,6 +464,14 @@ class Writer:
                     text = f"{gone.topic}/{gone.partition}: {gone.from_offset} to {gone.to_offset} were never read"
                     await self._outbox.alarm("critical", "inputs-lost", text, record.seq)
                     await self._ask_for_inventories()
+                case DeviceQuarantined() as dirty:
+                    text = f"{dirty.device} of {dirty.node} is quarantined ({dirty.reason}): {dirty.detail}"
+                    await self._outbox.alarm("warning", "device-quarantined", text, record.seq)
+                case DeviceUnhealthy() as sick:
+                    text = f"{sick.device} of {sick.node} is out of use ({sick.reason}): {sick.detail}"
+                    await self._outbox.alarm("critical", "device-unhealthy", text, record.seq)
+                case DeviceClearRequested():
+                    self._clears_told = 0
         for read in reads:
             if read.missed is not None:
                 await self._ask_for_inventory(read.missed.node, read.missed.incarnation)
@@ -493,6 +503,10 @@ class Writer:
             except ValueError as error:
                 await self._outbox.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
         boot = self._ambient.boot()
+        if boot - self._clears_told >= AGAIN_AFTER:
+            self._clears_told = boot
+            for command in owed_clears(pool):
+                await self._outbox.command(command)
         if self._reading.orphans and boot - self._orphans_told >= AGAIN_AFTER:
             self._orphans_told = boot
             for name, job_id, attempt, task in self._reading.orphans:
@@ -508,6 +522,7 @@ class Writer:
                         attempt=attempt,
                         tasks=(task,),
                         grace=pool.rules.eviction.grace,
+                        term_after=pool.rules.eviction.grace - pool.rules.eviction.grace // PART,
                         cause="not in the log",
                     )
                 )

@@ -5,6 +5,8 @@ from zlib import crc32
 
 from bailiff_bus.messages import StartTask, TaskAt
 
+from .checkpoints import newest
+
 FIRST_PORT, PORTS = 20_000, 10_000
 
 
@@ -33,6 +35,7 @@ def environment(
         "BAILIFF_ATTEMPT": str(command.attempt),
         "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
         "BAILIFF_GRACE_S": grace_s,
+        "BAILIFF_RESUME_FROM": str(newest(checkpoints / command.job, task.rank) or ""),
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),

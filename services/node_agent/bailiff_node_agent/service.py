@@ -95,6 +95,8 @@ class NodeAgentService:
             secrets=self._settings.secrets_dir,
             master_address=self._settings.master_address,
             release_poll_s=self._settings.release_poll_s,
+            release_timeout_s=self._settings.release_timeout_s,
+            device_look_s=self._settings.device_look_s,
         )
 
 
@@ -113,7 +115,7 @@ def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[s
         return machine.identify(pid) or start_of_process(pid)
 
     try:
-        simulated = SimulatedInventory(node.gpus, node.name, identify)
+        simulated = SimulatedInventory(node.gpus, node.name, identify, folder / "faults.json")
     except ValueError as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
     machine.attach_devices(simulated)

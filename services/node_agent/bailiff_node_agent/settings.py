@@ -51,11 +51,17 @@ class NodeDeclaration(BaseModel):
 
 
 class NodeAgentSettings(ServiceSettings):
-    """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk."""
+    """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
+
+    release_timeout_s: a GPU that is not seen free so long after its task is quarantined. device_look_s: how often
+    quarantined ones, and the health of all, are looked at.
+    """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
     heartbeat_s: Annotated[float, Field(gt=0)] = 5.0
     release_poll_s: Annotated[float, Field(gt=0)] = 0.1
+    release_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    device_look_s: Annotated[float, Field(gt=0)] = 5.0
     durable: bool = True
     secrets_dir: Path | None = None
     master_address: str | None = None

@@ -15,7 +15,17 @@ from bailiff_bus import topics
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.memory import MemoryBus, MemoryCluster
-from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, ScaleJob, SetJob, SubmitJob
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    ApplyPolicy,
+    CancelJob,
+    ClearQuarantine,
+    ReplaceNode,
+    ReturnNode,
+    ScaleJob,
+    SetJob,
+    SubmitJob,
+)
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_turn, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -267,6 +277,12 @@ class AnsweringBus(MemoryBus):
             return
         if isinstance(body, ReturnNode):
             self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
+            return
+        if isinstance(body, ClearQuarantine):
+            node = self.scribe.pool.nodes[self.scribe.pool.node_numbers[body.node]]
+            device = node.devices[int(body.device)].id
+            fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
+            self.scribe.turn(fact)
             return
         if isinstance(body, AcceptTruncation):
             self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))

@@ -59,7 +59,7 @@ def story() -> Story:
 
 def test_a_victim_is_told_by_whom_by_which_rule_and_what_it_costs(story: Story) -> None:
     found = explained(story, "low")
-    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 30s of grace."]
+    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 2m30s of grace."]
     why = found["Why did it have to leave?"]
     assert says(why, "high needed room and did not fit: ")
     assert says(why, "was told to make room for high (inference 125), by the verb preempt: inference 125 goes before ")
@@ -77,7 +77,7 @@ def test_the_records_named_are_the_decision_and_the_request(story: Story) -> Non
 
 def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story) -> None:
     back = explained(story, "low")["When is it back, and what protects it then?"]
-    assert back[0] == "It goes back to the queue, at its old place, within 30s of being told."
+    assert back[0] == "It goes back to the queue, at its old place, within 2m30s of being told."
     assert "Rule cooldown: once it runs again it is left alone for 5m." in back
     assert "Rule min-runtime: preempt leaves it alone for 1m after each start." in back
     story.yields("low", after=5 * SECOND)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
 
 from bailiff_bus.messages import Evict, JobSpec, StartTask, TaskAt, TaskIsReleased, TaskIsRunning, TaskNotStarted
@@ -12,6 +13,11 @@ from bailiff_node_agent.runtime import TaskKey
 
 __all__ = ["node"]
 GPU = "GPU-sim-n1-0"
+
+
+@pytest.fixture(autouse=True)
+async def _fenced(node: Node) -> None:
+    await node.fence()
 
 
 def start(node: Node, job: str, seq: int, *tasks: TaskAt) -> StartTask:
@@ -70,6 +76,7 @@ async def test_the_next_agent_knows_who_shares_what(node: Node) -> None:
     again = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
     await again.adopt()
     node.agent = again
+    await node.fence()
     await again.obey(start(node, "two", 11, half()))
     await again.obey(start(node, "three", 12, half()))
     assert [report.job for report in said(node, TaskIsRunning)][-1] == "two"

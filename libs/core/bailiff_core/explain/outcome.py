@@ -94,6 +94,12 @@ def _left_open(record: Record) -> Iterable[_Open]:
             yield _Open(lambda later: _same_task(later, data, facts.TaskExited), "The task has not ended yet")
         case facts.TaskExited():
             yield _Open(lambda later: _same_task(later, data, facts.TaskReleased), "Its room is not free yet")
+        case facts.DeviceQuarantined() | facts.DeviceClearRequested():
+            yield _Open(lambda later: _same_device(later, data, facts.DeviceCleared), "The device is still quarantined")
+        case facts.DeviceUnhealthy():
+            yield _Open(lambda later: _same_device(later, data, facts.DeviceHealthy), "The device is still out of use")
+        case facts.ShareExceeded():
+            yield _Open(lambda later: _same_task(later, data, facts.TaskExited), "The task has not ended yet")
         case facts.NodeUnreachable() | facts.NodeLost():
             yield _Open(lambda later: _node_back(later, data.node), f"{data.node} has not been heard of since")
         case facts.PolicyApplied():
@@ -174,6 +180,16 @@ def _same_task(later: Record, task: facts.TaskFact, kind: type[facts.TaskFact]) 
     if isinstance(data, facts.TaskExited):
         return f"The task ended with exit code {data.exit_code}"
     return "Its room was free"
+
+
+def _same_device(later: Record, device: facts.DeviceFact, kind: type[facts.DeviceFact]) -> str | None:
+    data = later.data
+    if isinstance(data, facts.NodeJoined) and data.node == device.node:
+        back = any(each.id == device.device and each.healthy for each in data.devices)
+        return f"Its node joined anew with {device.device} healthy" if kind is facts.DeviceHealthy and back else None
+    if not isinstance(data, kind) or (data.node, data.device) != (device.node, device.device):
+        return None
+    return "It was in use again" if isinstance(data, facts.DeviceHealthy) else "It was cleared"
 
 
 def _node_back(later: Record, node: str) -> str | None:

@@ -128,6 +128,7 @@ def reservation_dropped(pool: Pool, decision: decisions.ReservationDropped) -> N
 
 def back_to_queue(pool: Pool, job: Job) -> None:
     """End the present attempt without a trace of room."""
+    job.step = max((task.step for task in job.tasks if task.step is not None), default=job.step)
     with changing(pool, job):
         job.tasks = []
         job.eviction = None

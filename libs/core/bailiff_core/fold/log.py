@@ -71,6 +71,9 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
             if eviction is not None and eviction.begun_at is not None:
                 eviction.begun_at += fact.by
+        for task in job.tasks:
+            task.reached = {stage: moment + fact.by for stage, moment in task.reached.items()}
+            task.checkpoint_at = None if task.checkpoint_at is None else task.checkpoint_at + fact.by
     pool.agenda = None
     pool.run_limits = [(moment + fact.by, name) for moment, name in pool.run_limits]
     for project in pool.reclaimed_at:

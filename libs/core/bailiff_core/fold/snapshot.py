@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
 _CACHES = {"touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "ever_fits"} | {
-    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda",
+    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda", "queued",
 }  # fmt: skip
 
 
@@ -21,7 +21,9 @@ def to_snapshot(pool: Pool) -> bytes:
 
 def from_snapshot(data: bytes) -> Pool:
     """The state that `to_snapshot` wrote. Raises `ValueError` (pydantic's) for anything else."""
-    return _ADAPTER.validate_json(data)
+    pool = _ADAPTER.validate_json(data)
+    pool.queued = dict.fromkeys(pool.queue)
+    return pool
 
 
 def state_digest(pool: Pool) -> str:

@@ -48,7 +48,8 @@ class TopologyRule(Document):
 class JobDemand(Document):
     """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
 
-    stale_grace: how long it may go on with a member too few; -1: for ever.
+    grace: from notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long it may go on with a
+    member too few; -1: for ever.
     """
 
     job: Name
@@ -62,6 +63,7 @@ class JobDemand(Document):
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None
+    kill_after: Duration | None = None
     run_time_limit: Duration | None = None
     preemption_delay: Duration | None = None
     stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None

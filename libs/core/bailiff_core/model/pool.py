@@ -11,14 +11,20 @@ from .policy import Policy
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
 JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
-EvictionCause = Literal["preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit"]
+EvictionCause = Literal[
+    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"
+]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
 
 @dataclass(slots=True)
 class Device:
-    """A GPU of a node. `number` is its bit in the node's masks."""
+    """A GPU of a node. `number` is its bit in the node's masks.
+
+    trouble: why it is quarantined or unhealthy, since when (µs), left so by which job. clear_seq: the record that asks its
+    agent to take it into use again, as it is.
+    """
 
     number: int
     id: str
@@ -28,6 +34,10 @@ class Device:
     parent: str | None = None
     healthy: bool = True
     labels: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    trouble_since: int | None = None
+    left_by: str | None = None
+    clear_seq: int | None = None
 
 
 @dataclass(slots=True)
@@ -49,7 +59,8 @@ class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
-    reserved: promised to gangs that have not started. lease: the longest one that its agent may go by, µs.
+    reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
+    lease: the longest one that its agent may go by, µs.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
@@ -94,7 +105,11 @@ class Eviction:
 class Task:
     """One member of a gang in the job's present attempt. `eviction`: of this member alone, while the job goes on.
 
-    start_seq: the record that ordered its start, which the agents' fences compare.
+    start_seq: the record that ordered its start, which the agents' fences compare. attached: it listens for notices.
+    reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
+    how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
+    save together with its gang. resumed: the step that it went on from. device_failed: one of its devices broke under it.
+    over_share: it used more of a shared device than it was given, and the policy says that it leaves.
     """
 
     index: int
@@ -109,6 +124,20 @@ class Task:
     started_at: int | None = None
     start_seq: int | None = None
     eviction: Eviction | None = None
+    acknowledged: bool = False
+    attached: bool = False
+    reached: dict[str, int] = field(default_factory=dict)
+    step: int | None = None
+    total: int | None = None
+    pace: int = 0
+    notice_step: int | None = None
+    notice_pace: int = 0
+    confirmed: int | None = None
+    resumed: int | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: int | None = None
+    device_failed: bool = False
+    over_share: bool = False
 
 
 @dataclass(slots=True)
@@ -121,7 +150,7 @@ class Job:
     which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start.
+    waited for its first start. step: how far its earlier attempts are known to have come.
     """
 
     id: str
@@ -162,6 +191,7 @@ class Job:
     not_before: int = 0
     next_request_at: int = 0
     refused_requests: int = 0
+    step: int | None = None
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
@@ -179,13 +209,16 @@ class Job:
 
     def task(self, index: int) -> Task | None:
         """The member of that index, where it has a place."""
+        if index < len(self.tasks) and self.tasks[index].index == index:  # nobody is missing before it
+            return self.tasks[index]
         at = bisect_left(self.tasks, index, key=lambda task: task.index)
         return self.tasks[at] if at < len(self.tasks) and self.tasks[at].index == index else None
 
     @property
     def size(self) -> int:
         """How many tasks the gang has, placed or not."""
-        return sum(group.count for group in self.demand.tasks)
+        groups = self.demand.tasks
+        return groups[0].count if len(groups) == 1 else sum(group.count for group in groups)
 
     @property
     def minimum(self) -> int:
@@ -257,6 +290,7 @@ class Pool:
     answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
+    queued: the jobs in `queue`, to look up.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
     for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
@@ -307,6 +341,7 @@ class Pool:
     passed_over: dict[str, None] = field(default_factory=dict)
     kept_for_head: Any = None
     ever_fits: dict[str, str] = field(default_factory=dict, compare=False)
+    queued: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     stale_nodes: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
     stale_jobs: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     scene: Any = field(default=None, compare=False, repr=False)

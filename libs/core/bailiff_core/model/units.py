@@ -23,13 +23,18 @@ class Unit:
 
 def next_unit(job: Job) -> Unit | None:
     """What the job asks for next, or `None` when nothing of it can be asked for: all placed, leaving, or ended."""
-    if job.eviction is not None:
+    if job.eviction is not None or _complete(job):
         return None
     if not job.tasks and not job.demand.sub_groups and job.demand.min_tasks is None:
         return Unit(job, tuple(_in_order(job.demand, range(job.size))), core=True)
     root = _tree(job, allocated_tasks(job))
     indices = root.wants()
     return Unit(job, tuple(indices), core=not root.satisfied) if indices else None
+
+
+def _complete(job: Job) -> bool:
+    """Whether each of its members has a place, or had one in this attempt."""
+    return len(job.tasks) == job.size and job.tasks[-1].index == job.size - 1
 
 
 def victim_units(job: Job) -> list[Unit]:

@@ -1,7 +1,6 @@
 """What one task of a gang needs, and which tasks need the same."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -22,8 +21,7 @@ class Kind(NamedTuple):
         return all(labels.get(key) == value for key, value in self.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """The room and the kind of node that one task needs. Tasks of equal need are interchangeable.
 
     gpus: whole devices. Otherwise `devices` different ones, of each `share_milli` thousandths or `share_bytes` bytes.

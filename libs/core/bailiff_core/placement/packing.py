@@ -65,7 +65,7 @@ def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, late
 
     Room now goes before room later. Sharers wait for a device that is shared already rather than open another.
     """
-    if not has_room(rooms, need, wanted, where, later=later or need.shared):
+    if (wanted > 1 or need.shared) and not has_room(rooms, need, wanted, where, later=later or need.shared):
         return None
     if need.shared:
         mark = rooms.mark()

@@ -1,6 +1,6 @@
 """A cheap view of what is free on each node, on which placements and evictions can be tried and taken back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ class NodeRoom:
     units: all units of each usable device, by number. gone: the node takes no tasks any more.
     """
 
-    __slots__ = ("_now", "gone", "labels", "later", "models", "name", "node", "number", "unheld", "units", "usable")
+    __slots__ = ("_devices", "_now", "gone", "labels", "later", "models", "name", "node", "number", "unheld", "units", "usable")
 
     def __init__(self, node: Node, usable: int, unheld: Room, later: Room) -> None:
         self.node = node
@@ -42,6 +42,7 @@ class NodeRoom:
         self.labels = node.labels
         self.usable = usable
         self.gone = False
+        self._devices = node.devices
         self.models: dict[str, int] = {}
         self.units: dict[int, int] = {}
         for device in node.devices:
@@ -49,6 +50,12 @@ class NodeRoom:
                 self.models[device.model] = self.models.get(device.model, 0) | 1 << device.number
                 self.units[device.number] = units_of(device)
         self.put(unheld, later)
+
+    def describes(self, node: Node) -> bool:
+        """Whether the node still is what this was made of. Devices come in another list when they change."""
+        if self._devices is not node.devices:
+            return False
+        return (self.name, self.usable) == (node.name, _usable(node)) and self.labels == node.labels
 
     def put(self, unheld: Room, later: Room) -> None:
         """What is free from now on."""
@@ -134,14 +141,14 @@ class Rooms:
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
             self.labels[number] = node.labels
-            fresh = _node_room(node) if node.state == "ready" else None
-            if known is not None and fresh is not None and _same_machine(known, fresh):
+            if known is not None and node.state == "ready" and known.describes(node):
                 known.node = node
-                if (known.unheld, known.later) != (fresh.unheld, fresh.later):
-                    known.put(fresh.unheld, fresh.later)
+                unheld, later = _free(node, known.usable, known.units)
+                if (known.unheld, known.later) != (unheld, later):
+                    known.put(unheld, later)
                     self.changed.append(known)
-            elif known is not None or fresh is not None:
-                self._exchange(number, known, fresh)
+            elif known is not None or node.state == "ready":
+                self._exchange(number, known, _node_room(node) if node.state == "ready" else None)
         self._forget_changes()
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
@@ -281,25 +288,25 @@ def slots_for(need: Need, node: NodeRoom, room: Room, suited: int) -> int:
     return count
 
 
-def _same_machine(one: NodeRoom, other: NodeRoom) -> bool:
-    return (one.name, one.usable, one.labels, one.models, one.units) == (
-        other.name,
-        other.usable,
-        other.labels,
-        other.models,
-        other.units,
-    )
-
-
-def _node_room(node: Node) -> NodeRoom:
+def _usable(node: Node) -> int:
     usable = node.capacity.devices & ~node.quarantined
     for device in node.devices:
         if not device.healthy:
             usable &= ~(1 << device.number)
+    return usable
+
+
+def _node_room(node: Node) -> NodeRoom:
+    usable = _usable(node)
+    made = NodeRoom(node, usable, Room(), Room())
+    made.put(*_free(node, usable, made.units))
+    return made
+
+
+def _free(node: Node, usable: int, units: Mapping[int, int]) -> tuple[Room, Room]:
+    """What nobody holds, and what nobody holds or is promised once everything on its way out is gone."""
     held, releasing, reserved, capacity = node.held, node.releasing, node.reserved, node.capacity
     free = Room(usable, capacity.cpu_milli, capacity.memory_bytes, capacity.slots)
-    made = NodeRoom(node, usable, free, free)
-    unheld = less(free, held, made.units)
     staying = Room(
         held.devices & ~releasing.devices | reserved.devices,
         held.cpu_milli - releasing.cpu_milli + reserved.cpu_milli,
@@ -310,6 +317,4 @@ def _node_room(node: Node) -> NodeRoom:
         used = held.shares.get(number, 0) - releasing.shares.get(number, 0) + reserved.shares.get(number, 0)
         if used:
             staying.shares[number] = used
-    later = less(free, staying, made.units)
-    made.put(unheld, later)
-    return made
+    return less(free, held, units), less(free, staying, units)

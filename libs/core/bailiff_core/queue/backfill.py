@@ -6,24 +6,19 @@ and ends before. The jobs that have to end are the oldest and what starts meanwh
 the head's turn comes nearer and never moves away, however many small jobs arrive.
 """
 
-from collections.abc import Iterator
-from heapq import merge
-
-import numpy as np
-
-from bailiff_core.lifecycle.agenda import KNOWN_END, UNKNOWN_END, Key, agenda_of
 from bailiff_core.model.places import bits
-from bailiff_core.model.pool import Job, Pool, Room
+from bailiff_core.model.pool import Job, Room
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
-from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.parts import has_rules
-from bailiff_core.placement.rooms import NodeRoom, slots_for
-from bailiff_core.placement.tally import tally_of
+from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.scene import Scene
+
+from .endings import NOBODY, End, in_order_of_end, known_end
 
 Kept = tuple[str, dict[int, Room], int | None]
 
@@ -51,7 +46,7 @@ class Backfill:
         if self._kept is None:
             self._kept = {}
             mark = self._scene.rooms.mark()
-            self._look()
+            self._look(mark)
             self._scene.rooms.rollback(mark)
         return self._kept
 
@@ -85,59 +80,66 @@ class Backfill:
             return False
         return (self._scene.pool.now if start is None else start) + limit <= self.starts
 
-    def _look(self) -> None:
+    def _look(self, before: int) -> None:
         """Find the fewest jobs that have to end, and what the head then takes. Leaves the rooms changed."""
         if could_ever_fit(self._scene.pool, self._head.job.demand) is not None:
             return
-        endings = _Endings(self._scene, self._budget)
-        low = high = self._counted(endings)
+        endings = self._scene.endings
+        last = NOBODY
+        for need, count in self._wanted.items():
+            end = NOBODY if need.shared else endings.enough_for(need, count)
+            if end is None:
+                return
+            last = max(last, end)
+        (need, *others) = self._wanted
+        exact = not (others or need.shared or has_rules(self.head.demand))
+        found = self._counted(need, last) if exact else self._searched(endings.until(last))
+        if found is None:
+            return
+        place, self._starts = found
+        rooms = self._scene.rooms
+        rooms.place(self._head, place)
+        nodes = [rooms.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
+        after = [node.later for node in nodes]
+        rooms.rollback(before)
+        self._kept = {node.number: what_to_keep(node, later) for node, later in zip(nodes, after, strict=True)}
+
+    def _counted(self, need: Need, last: End) -> tuple[GangPlace, int | None] | None:
+        """Where equal tasks stand after that end, the first after which they find room, and when that is; all who matter go."""
+        endings = self._scene.endings
+        if not self._budget.spend(endings.until(last)):
+            return None
+        for unit in endings.leaving(need, last):
+            self._scene.rooms.evict(unit)
+        place = self._fits()
+        if place is None:
+            return None
+        end = self._scene.pool.now if last == NOBODY else last.when()
+        return place, None if end is None else max(end, self._scene.pool.now)
+
+    def _searched(self, least: int) -> tuple[GangPlace, int | None] | None:
+        """The same for others, who need at least so many to be gone: with twice as many, and so on, then between the two."""
+        departures = _Departures(self._scene, self._budget)
+        low = high = least
+        if departures.let_go(least) < least:
+            return None
         place = self._fits()
         while place is None:
             low = high + 1
-            high = endings.let_go(max(1, 2 * high))
+            high = departures.let_go(max(1, 2 * high))
             if high < low:
-                return
+                return None
             place = self._fits()
         while low < high:
             middle = (low + high) // 2
-            endings.let_go(middle)
+            departures.let_go(middle)
             found = self._fits()
             if found is None:
                 low = middle + 1
             else:
                 place, high = found, middle
-        endings.let_go(high)
-        self._starts = endings.last_end()
-        rooms = self._scene.rooms
-        rooms.place(self._head, place)
-        nodes = [rooms.nodes[number] for number in dict.fromkeys(task.node for task in place.tasks)]
-        after = [node.later for node in nodes]
-        endings.let_go(0)
-        self._kept = {node.number: _difference(node, later) for node, later in zip(nodes, after, strict=True)}
-
-    def _counted(self, endings: "_Endings") -> int:
-        """How many have to be gone for equal tasks to have slots, as far as that can be counted node by node; they are gone.
-
-        With fewer there is no place.
-        """
-        need, wanted = next(iter(self._wanted.items()))
-        if len(self._wanted) > 1 or not need.gpus or need.nodes or has_rules(self.head.demand):
-            return 0
-        rooms, tally = self._scene.rooms, tally_of(self._scene.rooms, need)
-        slots: dict[int, int] = {}
-        for at in np.flatnonzero(tally.free >= need.gpus).tolist():
-            node, devices = tally.suited[at]
-            slots[at] = slots_for(need, node, node.later, devices)
-        missing, gone = wanted - sum(slots.values()), 0
-        while missing > 0 and endings.let_go(gone + 1) > gone:
-            gone += 1
-            for node, _ in rooms.standing(endings.last()):
-                place = tally.place_of.get(node.number)
-                if place is not None:
-                    now = slots_for(need, node, node.later, tally.suited[place][1])
-                    missing -= now - slots.get(place, 0)
-                    slots[place] = now
-        return gone
+        departures.let_go(high)
+        return place, departures.last_end()
 
     def _fits(self) -> GangPlace | None:
         rooms = self._scene.rooms
@@ -149,14 +151,14 @@ class Backfill:
         return found if isinstance(found, GangPlace) else None
 
 
-class _Endings:
+class _Departures:
     """Jobs of the scene let go one after the other, in the order in which they are taken to end."""
 
     def __init__(self, scene: Scene, budget: Budget) -> None:
         self._scene = scene
         self._budget = budget
-        self._order = _in_order_of_end(scene.pool)
-        self._known: list[tuple[Job, int | None]] = []
+        self._order = in_order_of_end(scene.pool)
+        self._known: list[Job] = []
         self._marks = [scene.rooms.mark()]
 
     def let_go(self, count: int) -> int:
@@ -171,41 +173,18 @@ class _Endings:
                 if found is None or not self._budget.spend():
                     break
                 self._known.append(found)
-            self._scene.rooms.evict(whole(self._known[at][0]))
+            self._scene.rooms.evict(whole(self._known[at]))
             self._marks.append(self._scene.rooms.mark())
         return len(self._marks) - 1
-
-    def last(self) -> Unit:
-        """Who was let go last."""
-        return whole(self._known[len(self._marks) - 2][0])
 
     def last_end(self) -> int | None:
         """When the last of those that are gone ends, as far as that is known; now, where nobody had to go."""
         now, gone = self._scene.pool.now, len(self._marks) - 1
-        end = self._known[gone - 1][1] if gone else now
+        end = known_end(self._scene.pool, self._known[gone - 1]) if gone else now
         return None if end is None else max(end, now)
 
 
-def _in_order_of_end(pool: Pool) -> Iterator[tuple[Job, int | None]]:
-    """Jobs with a run-time limit by their end; then the others, the one that runs longest first; then promised ones.
-
-    Whoever is just being started ends so long from now. Jobs that are leaving are room to come already.
-    """
-    starting = [pool.jobs[name] for name in pool.starting]
-    begun: list[Key] = sorted(_begins(pool.now, job) for job in starting if job.phase == "starting")
-    for rank, moment, _, name in merge(agenda_of(pool).endings, begun):
-        yield pool.jobs[name], moment if rank == KNOWN_END else None
-    promised = [job for name in pool.reserved if (job := pool.jobs[name]).phase == "reserved"]
-    for job in sorted(promised, key=lambda job: (job.seq, job.id)):
-        yield job, None
-
-
-def _begins(now: int, job: Job) -> Key:
-    limit = job.demand.run_time_limit
-    return (UNKNOWN_END, now, job.seq, job.id) if limit is None else (KNOWN_END, now + limit, job.seq, job.id)
-
-
-def _difference(node: NodeRoom, after: Room) -> Room:
+def what_to_keep(node: NodeRoom, after: Room) -> Room:
     """What has to be kept of the node's room for it to become `after`.
 
     Of equal devices those that are idle now stay free: the head takes the ones that others still use.

@@ -133,7 +133,7 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit"]
+    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"]
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
     tasks: str = ""

@@ -7,6 +7,7 @@ from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    ClearQuarantine,
     ReplaceNode,
     RequestBody,
     ReturnNode,
@@ -22,10 +23,11 @@ from bailiff_core.records.facts import LogTruncated, NodeReplaced, NodeReturned,
 from bailiff_core.records.payload import Fact
 
 from .changes import cancelled, reclassified, scaled
+from .devices import clear_requested
 from .rejected import Rejected
 from .submission import submitted
 
-OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
+OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
             if back.node is not None and back.node not in pool.node_numbers:
                 return _no_such_node(pool, back.node)
             return [NodeReturned(request=request, node=back.node)]
+        case ClearQuarantine() as clear:
+            if clear.node not in pool.node_numbers:
+                return _no_such_node(pool, clear.node)
+            return clear_requested(pool, request, clear)
         case AcceptTruncation() as accept:
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")

@@ -64,7 +64,8 @@ class Exit:
     `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
     the main process left behind and that were ended after it. `error` says why it could not be started, in words
     that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
-    `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`.
+    `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`;
+    `deadline_stages`: because a deadline came when its agent was dead.
     """
 
     key: TaskKey
@@ -75,6 +76,33 @@ class Exit:
     error: str | None = None
     supervisor_lost: bool = False
     lease_stages: tuple[str, ...] = ()
+    deadline_stages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line that the job said to the node, numbered from 1. `content`: `say`, and what belongs to it."""
+
+    number: int
+    at_boottime_us: int
+    content: Mapping[str, Any]
+
+    @property
+    def say(self) -> str:
+        """What kind of line it is."""
+        return str(self.content["say"])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How far the job says in shared memory that it is. `confirmed`: where it would save together with its gang.
+
+    pace: steps in 1,000 s, 0 unknown.
+    """
+
+    published: int | None = None
+    confirmed: int | None = None
+    pace: int = 0
 
 
 class DeviceHolds(Protocol):
@@ -101,8 +129,28 @@ class Runtime(Protocol):
         """
         ...
 
-    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
-        """Put the notice where the job looks for it. A later notice replaces an earlier one."""
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        """Put the notice where the job looks for it, with its deadlines (boot-time µs). A later one replaces an earlier one."""
+        ...
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
+        """TERM and KILL are due at these boot times: whoever is there when the agent is not keeps them."""
+        ...
+
+    def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        """The step at which the job is to save together with its gang: to be confirmed, or agreed on."""
+        ...
+
+    def steps(self, key: TaskKey) -> Steps:
+        """How far it says in shared memory that it is."""
+        ...
+
+    def said(self, key: TaskKey, after: int = 0) -> list[Said]:
+        """What it has said to the node since the line of this number."""
+        ...
+
+    async def wait_word(self) -> TaskKey:
+        """A task that has said something, or confirmed a step. It may be named again without anything new."""
         ...
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:

@@ -9,24 +9,28 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import DamagedFile, sync_folder, write_durably
-from bailiff_node_agent.runtime import supervisor
+from bailiff_node_agent.runtime import supervisor, wall
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
     Exit,
     Launch,
     Running,
+    Said,
+    Steps,
     TaskKey,
     TaskStillRuns,
     UnknownTask,
 )
 
 POLL_S = 0.02
+QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 
 
 class ProcessRuntime:
@@ -44,6 +48,12 @@ class ProcessRuntime:
         """The handle that tells of the supervisor's end; None once it has."""
         self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
         self._concluding: set[asyncio.Task[Exit]] = set()
+        self._ledgers: dict[TaskKey, wall.Ledger] = {}
+        self._quick: dict[TaskKey, None] = {}
+        """Tasks that have a notice: what they say is waited for."""
+        self._confirmed: dict[TaskKey, int | None] = {}
+        self._words: dict[TaskKey, None] = {}
+        self._looked_at = time.monotonic()
 
     async def adopt(self) -> list[Running | Exit]:
         for folder in self._unfinished.iterdir():
@@ -65,14 +75,56 @@ class ProcessRuntime:
             self._watch(state)
         return state
 
-    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
-        self._known(key)
-        await asyncio.to_thread(write_durably, self._control(key) / "notice.json", json.dumps(payload).encode())
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        alone = _read_task(self._known(key)).alone
+        self._quick[key] = None
+        await asyncio.to_thread(wall.put_notice, self._control(key), payload, soft_us, hard_us, alone=alone)
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
+        running = _read_json(self._known(key) / "running.json")
+        await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
+        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
+        if running is not None and process is not None and process.started == running["supervisor_started"]:
+            supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
+
+    def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        wall.propose(self._known(key), step, agreed=agreed)
+
+    def steps(self, key: TaskKey) -> Steps:
+        return wall.read_steps(self._control(key))
+
+    def said(self, key: TaskKey, after: int = 0) -> list[Said]:
+        if key not in self._ledgers:
+            self._ledgers[key] = wall.Ledger(self._control(key))
+        return self._ledgers[key].after(after)
+
+    async def wait_word(self) -> TaskKey:
+        while True:
+            if self._words:
+                key = next(iter(self._words))
+                del self._words[key]
+                return key
+            await asyncio.sleep(QUICK_LOOK_S if self._quick else LOOK_S)
+            self._look(all_of_them=not self._quick)
+
+    def _look(self, *, all_of_them: bool) -> None:
+        """Those that have a notice, often; the others once in a while."""
+        now = time.monotonic()
+        all_of_them = all_of_them or now - self._looked_at >= LOOK_S
+        self._looked_at = now if all_of_them else self._looked_at
+        for key in [*(self._watched if all_of_them else self._quick)]:
+            if key not in self._ledgers:
+                self._ledgers[key] = wall.Ledger(self._control(key))
+            confirmed = self.steps(key).confirmed if key in self._quick else None
+            if self._ledgers[key].grew() or confirmed != self._confirmed.get(key):
+                self._confirmed[key] = confirmed
+                self._words[key] = None
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = _read_json(self._known(key) / "running.json")
-        if running is None or (_read_json(self._control(key) / "terminating.json") or {}).get("lease_over"):
-            return  # in the second case its supervisor has said TERM already
+        said = _read_json(self._control(key) / "terminating.json") or {}
+        if running is None or said.get("by_supervisor") or said.get("lease_over"):  # as an earlier release calls it
+            return
         until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
         await asyncio.to_thread(write_durably, self._control(key) / "terminating.json", json.dumps(until).encode())
         for process in self._tree(key):
@@ -103,6 +155,8 @@ class ProcessRuntime:
         if not (control / "exit.json").exists():
             raise TaskStillRuns(f"{key} has not ended")
         self._unwatch(key)
+        for kept in (self._ledgers, self._quick, self._confirmed, self._words):
+            kept.pop(key, None)
         await asyncio.to_thread(self._remove, control)
 
     async def close(self) -> None:
@@ -137,7 +191,9 @@ class ProcessRuntime:
         orders = _orders(launch, control, log)
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log)}
+        alone = launch.env.get("WORLD_SIZE", "1") == "1"
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
+        wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -250,6 +306,7 @@ class ProcessRuntime:
         # A supervisor killed while it was starting may leave its lock to a fork for a moment.
         while isinstance(state := await self._state(running.key), Running):  # noqa: ASYNC110 - nobody announces that
             await asyncio.sleep(POLL_S)
+        self._quick.pop(running.key, None)
         if self._devices:
             for device_id in running.device_ids:
                 self._devices.let_go(device_id, running.pid)
@@ -305,6 +362,7 @@ class _Task:
         self.key = TaskKey(content["job"], content["attempt"], content["task"])
         self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
         self.log = Path(content["log"])
+        self.alone: bool = content.get("alone", True)
 
 
 def _orders(launch: Launch, control: Path, log: Path) -> bytes:
@@ -398,4 +456,5 @@ def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
         end["error"],
         end["supervisor_lost"],
         tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
+        tuple(end.get("deadline_stages", ())),
     )
