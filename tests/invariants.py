@@ -181,7 +181,7 @@ def whoever_waits_was_told_why(pool: Pool) -> Complaints:
     for name in pool.queue:
         job = pool.jobs[name]
         excused = job.told_waiting or job.held_because or job.not_before > pool.now or behind_selection(pool, job)
-        if job.phase == "pending" and not excused:
+        if job.phase == "pending" and not excused and not pool.unsettled:
             yield f"{name} waits and nobody said why"
 
 

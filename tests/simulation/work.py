@@ -1,14 +1,17 @@
-"""What people want from the pool: random jobs, cancellations, nonsense, and a client that repeats itself."""
+"""What people want from the pool: random jobs, cancellations, nonsense, a client that repeats itself; and an operator."""
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from random import Random
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
+from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.memory import MemoryBus
 from bailiff_bus.messages import (
+    AcceptTruncation,
+    Alarm,
     CancelJob,
     DrainNode,
     EvictJob,
@@ -286,3 +289,20 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
             except BusUnavailable:
                 producer = None
                 await asyncio.sleep(0.3)
+
+
+async def operator(bus: MemoryBus, domain: str, random: Random) -> None:
+    """Reads the alarms, and accepts each loss of the log a while after it was told of."""
+    read = [0] * len(bus.cluster.partitions(topics.ALARMS.name))
+    while True:
+        await asyncio.sleep(1.0)
+        for partition in range(len(read)):
+            for message in bus.cluster.messages(topics.ALARMS.name, partition)[read[partition] :]:
+                read[partition] += 1
+                body = unwrap(message, accept=(Alarm,)).body
+                if isinstance(body, Alarm) and body.code == "log-truncated":
+                    await asyncio.sleep(random.choice([0.2, 2.0, 8.0]))
+                    found = re.search(r"#(\d+) of epoch (\d+)", body.text)
+                    assert found, body.text
+                    accept = AcceptTruncation(epoch=int(found[2]), seq=int(found[1]), reason="the disk was replaced")
+                    await client(bus, [_post(domain, 0.0, f"accept-{partition}-{message.offset}", accept)])

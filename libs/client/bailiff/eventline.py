@@ -255,6 +255,11 @@ def _log_truncated(fact: facts.LogTruncated, _pool: Pool) -> Said:
     return Said("truncation accepted", "", more, "bad")
 
 
+@tells(facts.LogSettled)
+def _log_settled(_fact: facts.LogSettled, _pool: Pool) -> Said:
+    return Said("log settled", "", "every agent has said what it runs; tasks are started again", "good")
+
+
 # --- requests
 
 

@@ -52,6 +52,7 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
         "truncation accepted  agents had obeyed up to epoch 3 seq 90; an operator goes on, power loss",
     ),
+    "LogSettled": ({}, "log settled          every agent has said what it runs; tasks are started again"),
     "JobSubmitted": (
         {"request": REQUEST, "spec_digest": "a" * 64, "demand": {
             "job": "train-7", "priority_class": "train",

@@ -92,9 +92,17 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
 
 @folds(facts.LogTruncated)
 def log_truncated(pool: Pool, fact: facts.LogTruncated) -> None:
-    """An operator accepted the loss."""
-    pool.accepted_loss = (fact.epoch, fact.seq)
+    """An operator accepted the loss. Nothing is started until it is known what agents run."""
+    if (fact.epoch, fact.seq) > pool.accepted_loss:
+        pool.accepted_loss, pool.unsettled = (fact.epoch, fact.seq), True
     remember(pool, fact.request)
+
+
+@folds(facts.LogSettled)
+def log_settled(pool: Pool, _fact: facts.LogSettled) -> None:
+    """What is known to run is all that runs."""
+    pool.unsettled = False
+    pool.room_grew = True
 
 
 @folds(facts.InputRejected)

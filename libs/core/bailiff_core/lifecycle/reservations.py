@@ -69,6 +69,8 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
         yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan, tasks=part)
     elif job.reserved_until is not None and pool.now >= job.reserved_until:
         yield ReservationDropped(job=job.id, reason="expired", plan=job.plan, tasks=part)
+    elif pool.unsettled:
+        return  # who knows what the log has forgotten may still be there
     elif part and not at_work(job):
         return  # the last member that they were to join has ended, and its release decides what becomes of the job
     elif part and told_already(pool, job):

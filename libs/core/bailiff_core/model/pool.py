@@ -322,7 +322,8 @@ class Pool:
     leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as
     ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
-    operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
+    operator gave up. unsettled: since then, it is not known yet whether tasks live that the log has forgotten.
+    answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
     queued: the jobs in `queue`, to look up.
@@ -346,6 +347,7 @@ class Pool:
     engine: str = ""
     epochs: dict[int, int] = field(default_factory=dict)
     accepted_loss: tuple[int, int] = (0, -1)
+    unsettled: bool = False
     policy: Policy | None = None
     policy_revision: int = 0
     inputs: dict[str, int] = field(default_factory=dict)

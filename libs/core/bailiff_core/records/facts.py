@@ -127,6 +127,10 @@ class LogTruncated(Fact):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
+class LogSettled(Fact):
+    """After a loss every agent has said what it runs, and what this log does not know has ended: starts go on."""
+
+
 # --- requests
 
 

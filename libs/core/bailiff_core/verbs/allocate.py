@@ -32,7 +32,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     head of the queue, because others may not delay it. Whoever was passed over for its sake is tried again when
     something else is kept for it, or when others may come before it.
     """
-    if "allocate" not in pool.rules.preemption.verbs:
+    if pool.unsettled or "allocate" not in pool.rules.preemption.verbs:
         return
     if pool.room_grew:
         pool.unplaceable.clear()
