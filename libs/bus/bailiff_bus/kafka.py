@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +31,7 @@ NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
 SAY_AGAIN_S = 30.0
 TEXTS_KNOWN = 100
+_CONTENT = itemgetter(1)
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class KafkaReader:
                 record.offset,
                 record.timestamp * 1000,
                 record.key,
-                tuple([(name, value or b"") for name, value in record.headers]),
+                _headers(record.headers),
                 record.value or b"",
             )
             for at, records in found.items()
@@ -499,6 +501,13 @@ async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
     if not task.cancelled() and task.exception() is not None:
         log.warning("kafka client did not close cleanly", error=repr(task.exception()))
     return True
+
+
+def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:
+    """As they are; a null one as an empty one."""
+    if None in map(_CONTENT, found):
+        return tuple([(name, content or b"") for name, content in found])
+    return tuple(found)  # type: ignore[arg-type]
 
 
 def _look(future: "asyncio.Future[Any]") -> None:
