@@ -22,7 +22,7 @@ from aiokafka.helpers import create_ssl_context
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
 from .settings import KafkaSettings
-from .topics import check_size
+from .topics import COPIES_MEANT, check_size
 
 log = structlog.get_logger()
 
@@ -442,6 +442,15 @@ async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdmi
             yield await _started(admin, admin.close)
     finally:
         await _bounded(admin.close(), settings.request_timeout)
+
+
+async def copies_meant(admin: AIOKafkaAdminClient) -> int:
+    """How many brokers this Kafka is meant to have, at least: it can keep no group without so many."""
+    broker = (await admin.describe_cluster())["brokers"][0]["node_id"]
+    answers = await admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(broker))])
+    ((code, text, _, _, entries),) = answers[0].resources
+    refusals([(f"broker {broker}", code, text)])
+    return int({name: value for name, value, *_ in entries}.get(COPIES_MEANT) or 1)
 
 
 def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -> None:
