@@ -246,3 +246,11 @@ def test_what_runs_without_the_log(story):
     assert [(entry.job, entry.attempt, entry.task) for entry in found] == [
         ("nobody", 1, 0), ("low", 7, 0), ("low", 1, 9), ("done", 1, 0),
     ]  # fmt: skip
+
+
+def test_what_runs_on_a_place_that_is_only_promised_runs_without_the_log(story):
+    story.submit("high", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    assert story.pool.jobs["high"].phase == "reserved", "its start was in records that are lost"
+    (entry,) = orphans_of(story.pool, announced(tasks=[held("high")]))
+    assert entry.job == "high"
