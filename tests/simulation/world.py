@@ -419,7 +419,8 @@ class World:
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.weather.over = True
         self.witness.tell("*** from here on nothing goes wrong any more")
-        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
+        names = [node.name for node in self.plan.nodes]
+        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0, names))
         rested_since = self.loop.time()
         end, ended = self.loop.time() + PATIENCE, 0
         while self.loop.time() < end and self.witness.violation is None:

@@ -65,6 +65,10 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         late = "; its room did not come free in time" if job.eviction.stuck else ""
         text = f"{who} is on its way out {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.begun_seq))
+    if job.phase == "paused":
+        reason = f": {unstopped(job.pause_reason)}" if job.pause_reason else ""
+        return Sentence(f"{who} is paused{_by(history, job.paused_seq)}{reason}. It goes on by: bailiff resume {job.id}.",
+                        seqs_of(job.paused_seq))  # fmt: skip
     if job.phase == "pending":
         waits = [name for name in pool.queue if name not in pool.active]
         ahead = waits.index(job.id) if job.id in waits else 0
@@ -87,6 +91,14 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
         seqs_of(_placed_by(history, job.id)),
     )
+
+
+def _by(history: Sequence[Record], seq: int | None) -> str:
+    """Since when, and by whom, where the record says it."""
+    for record in history:
+        if record.seq == seq:
+            return f" since {clock(record.time)}" + (f" by {record.actor}" if record.actor else "")
+    return ""
 
 
 def _runs(job: Job) -> str:
@@ -163,6 +175,13 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
         forbidden = may_reclaim(scene, shares_now(scene), unit)
         if forbidden is not None:
             yield Sentence(f"It may not reclaim room from other projects: {unstopped(forbidden)}.", seqs_of(pool.policy_revision))
+    drained = [pool.nodes[number] for number in pool.drained]
+    if drained:
+        names = few([node.name for node in drained])
+        yield Sentence(
+            f"Nothing new is placed on {names}, which {'is' if len(drained) == 1 else 'are'} being emptied.",
+            seqs_of(*(node.drain.seq for node in drained if node.drain is not None)),
+        )
     delayed = may_displace_at(pool, job)
     if delayed > pool.now and job.may_preempt:
         yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", seqs_of(pool.policy_revision))
@@ -198,6 +217,12 @@ def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterabl
         which = f"its {tasks_text(record.data.tasks)}" if record.data.tasks else "it"
         reason = f": {record.data.reason}" if record.data.reason else ""
         yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", seqs_of(record.seq))
+    elif isinstance(record.data, decisions.MigrationDecided):
+        nodes = count_text(len({share.node for share in record.data.placement}), "node")
+        reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
+        why = "because somebody asked for it" if record.data.cause == "migration" else "because it starts again"
+        text = f"At {clock(record.time)} it had to move, {why}{reason}; a place ({nodes}) is kept for it."
+        yield Sentence(text, seqs_of(record.seq))
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(job.id, record, record.data, history)
@@ -296,7 +321,7 @@ def _min_runtime(pool: Pool, job: Job, verb: str) -> int:
 
 def _takes(record: Record, job: str) -> bool:
     data = record.data
-    if isinstance(data, decisions.EvictionDecided):
+    if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
         return data.job == job
     return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
 

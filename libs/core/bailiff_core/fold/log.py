@@ -84,6 +84,10 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         pool.ended[name] += fact.by
     for memo in pool.requests.values():
         memo.seen_at += fact.by
+    for number in pool.drained:
+        drain = pool.nodes[number].drain
+        if drain is not None and drain.deadline is not None:
+            drain.deadline += fact.by
 
 
 @folds(facts.LogTruncated)
@@ -116,7 +120,8 @@ def input_rejected(pool: Pool, fact: facts.InputRejected) -> None:
 @folds(facts.DecisionFailed)
 def decision_failed(pool: Pool, fact: facts.DecisionFailed) -> None:
     """The job is left alone until someone cancels it."""
-    pool.jobs[fact.job].held_because = fact.error
+    job = pool.jobs[fact.job]
+    job.held_because, job.wish = fact.error, None
 
 
 def remember(pool: Pool, request: facts.RequestId) -> None:
