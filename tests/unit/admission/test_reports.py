@@ -311,3 +311,11 @@ def test_a_task_that_goes_on_loses_the_steps_that_it_does_again(story, known, st
     story.turn(fact)
     assert facts_of_report(story.pool, of_task(TaskHasResumed, step=step)) == []
     story.job("low").step = None  # no record said so
+
+
+def test_what_runs_on_a_place_that_is_only_promised_runs_without_the_log(story):
+    story.submit("high", gpus=8, tasks=2, cls="interactive")
+    story.propose()
+    assert story.pool.jobs["high"].phase == "reserved", "its start was in records that are lost"
+    (entry,) = orphans_of(story.pool, announced(tasks=[held("high")]))
+    assert entry.job == "high"
