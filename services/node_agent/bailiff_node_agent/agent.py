@@ -231,7 +231,7 @@ class Agent:
     def fence_seen(self) -> FenceSeen:
         """The highest position obeyed."""
         epoch, seq = self.machine.fences.highest or (0, 0)
-        return FenceSeen(epoch=epoch, seq=seq)
+        return FenceSeen(epoch=epoch, seq=seq, heard=max(0, self.machine.fences.admission_epoch))
 
     def received(self, number: int) -> None:
         """This report and all before it are in Kafka: what they told of for good can be forgotten."""
@@ -379,6 +379,9 @@ class Agent:
         position = (command.order.epoch, command.order.seq)
         verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
+            devices = [device for each in tasks.values() for device in each]
+            if self.machine.fences.all_before(command.sender_epoch, command.job, devices):
+                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed since: it is to be answered
             self._refused(command)
         return verdicts
 
@@ -408,6 +411,9 @@ class Agent:
         return None
 
     def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
+        earlier = self._held.get(key)
+        if earlier is not None and earlier.state != "released":
+            return f"attempt {key.attempt} of it is still here, from an order that the log has forgotten"
         part = part_of(task, self.machine.inventory.list())
         for device in task.devices:
             others = [
@@ -425,6 +431,8 @@ class Agent:
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
+        elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
+            await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
         try:
             env = environment(

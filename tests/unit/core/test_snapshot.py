@@ -116,7 +116,7 @@ def _bases():
 
 def test_what_changed_is_not_kept_for_ever_where_nobody_asks(story, monkeypatch):
     """A service that only follows the log does not gather the names of all jobs that ever were."""
-    monkeypatch.setattr("bailiff_core.fold.apply.STALE_KEPT", 5)
+    monkeypatch.setitem(close_turn.__globals__, "STALE_KEPT", 5)
     story.node("n1", gpus=8)
     reader = Pool()
     for number in range(30):

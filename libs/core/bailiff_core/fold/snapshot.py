@@ -28,4 +28,9 @@ def from_snapshot(data: bytes) -> Pool:
 
 def state_digest(pool: Pool) -> str:
     """SHA-256 of the snapshot, in hex. Insertion orders count: they decide ties of iteration."""
-    return hashlib.sha256(to_snapshot(pool)).hexdigest()
+    return digest_of(to_snapshot(pool))
+
+
+def digest_of(snapshot: bytes) -> str:
+    """The digest of the state of which these are the bytes."""
+    return hashlib.sha256(snapshot).hexdigest()

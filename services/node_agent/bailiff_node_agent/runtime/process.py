@@ -282,6 +282,8 @@ class ProcessRuntime:
         if running.key in self._watched:
             return
         control = self._control(running.key)
+        if (control / "notice.json").exists():
+            self._quick[running.key] = None
         pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
