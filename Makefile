@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DISTRIBUTIONS := libs/core libs/bus libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent
+DISTRIBUTIONS := libs/core libs/bus libs/job libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
@@ -29,7 +29,7 @@ down: ## end what `make up` started; its state stays in .bailiff
 test: check ## everything that is quick (on WORKERS=2 cores): checks, unit, property, contract, simulation, real Kafka, kill -9
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not long and not gpu and not compose"
 
-test-long: install-dev ## the exhaustive rest: every fault cell, thousands of seeds
+test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600
 
 test-compose: install-dev ## the story in containers, where a Docker engine answers
@@ -57,7 +57,7 @@ bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench
 
 clean: down ## remove the virtual environment and all state
-	rm -rf $(VENV) $(STATE)
+	rm -rf $(VENV) .venv-frameworks $(STATE)
 
 $(VENV)/.installed: requirements/runtime.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -73,4 +73,10 @@ $(VENV)/.installed: requirements/runtime.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
 $(VENV)/.installed-dev: $(VENV)/.installed requirements/dev.txt
 	@echo "• installing what the tests need"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv-frameworks/.installed: requirements/frameworks.txt
+	@echo "• installing the training frameworks (PyTorch, Transformers, Lightning: 6 GB)"
+	@test -x .venv-frameworks/bin/python || $(PYTHON) -m venv .venv-frameworks
+	@.venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/frameworks.txt
 	@touch $@

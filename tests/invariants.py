@@ -14,6 +14,7 @@ from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
 from bailiff_core.lifecycle.outcome import verdict
+from bailiff_core.model.places import bits, numbers
 from bailiff_core.model.pool import ENDED, Pool, Task
 from bailiff_core.model.units import core_stands, holds, next_unit
 from bailiff_core.placement.budget import Budget
@@ -25,12 +26,15 @@ from bailiff_core.records import Break, ChainHead, Record, Wire, continues, deco
 from bailiff_core.records.decisions import (
     EvictionDecided,
     JobEnded,
+    JobGrown,
     JobPlaced,
     JobRequeued,
+    JobStartOrdered,
+    MigrationDecided,
     PreemptionDecided,
     PreemptionRequested,
 )
-from bailiff_core.records.facts import EvictionBegun, JobSubmitted, WriterStarted
+from bailiff_core.records.facts import EvictionBegun, EvictionStaged, JobSubmitted, WriterStarted
 from bailiff_core.replay import Replay
 from bailiff_core.scene import scene_of
 from bailiff_core.verbs.allocate import behind_selection
@@ -92,7 +96,7 @@ def indices_are_true(pool: Pool) -> Complaints:
     if pool.queue != [job.id for job in waiting]:
         yield f"the queue is {pool.queue}, waiting are {[job.id for job in waiting]}"
     expected = {
-        "active": {job.id for job in jobs if job.phase not in ENDED and job.phase != "pending"},
+        "active": {job.id for job in jobs if job.phase not in (*ENDED, "pending", "paused")},
         "reserved": {job.id for job in jobs if any(task.state == "reserved" for task in job.tasks)},
         "starting": {job.id for job in jobs if job.phase in ("starting", "running") and any(map(_to_start, job.tasks))},
         "leaving": {job.id for job in jobs if job.eviction is not None or any(task.eviction for task in job.tasks)},
@@ -111,7 +115,7 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
     """§8.4: a gang stands whole or not at all, and its phase says how."""
     for job in pool.jobs.values():
         states = {task.state for task in job.tasks}
-        if job.phase in ENDED or job.phase == "pending":
+        if job.phase in (*ENDED, "pending", "paused"):
             if job.tasks or job.eviction is not None:
                 yield f"{job.id} is {job.phase} and has tasks or an eviction"
             continue
@@ -177,7 +181,7 @@ def whoever_waits_was_told_why(pool: Pool) -> Complaints:
     for name in pool.queue:
         job = pool.jobs[name]
         excused = job.told_waiting or job.held_because or job.not_before > pool.now or behind_selection(pool, job)
-        if job.phase == "pending" and not excused:
+        if job.phase == "pending" and not excused and not pool.unsettled:
             yield f"{name} waits and nobody said why"
 
 
@@ -219,10 +223,10 @@ def nothing_is_owed(pool: Pool) -> Complaints:
 
 
 def every_node_is_back(pool: Pool) -> Complaints:
-    """Machines that speak take work again, however long they were silent."""
+    """Machines that speak, and that nobody drains any more, take work again, however long they were silent."""
     for node in pool.nodes.values():
-        if node.state != "ready":
-            yield f"{node.name} speaks and is {node.state}"
+        if not node.takes_work:
+            yield f"{node.name} speaks and is {node.state}, {node.drain}"
 
 
 # --- over the log, record by record
@@ -236,25 +240,34 @@ class History:
     displaced: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, attempt) on its way out, by which record
     asked: dict[int, str] = field(default_factory=dict)  # who asked for room, by the request's seq
     causes: dict[str, int] = field(default_factory=dict)  # the turn in which a message had its effect
+    together: dict[tuple[str, int, int], int] = field(default_factory=dict)  # (job, attempt, eviction): the step agreed on
 
     def before(self, pool: Pool, record: Record) -> Complaints:
         """Complaints about the record, on the state that it is about to be folded into."""
         yield from self._inputs(pool, record)
+        yield from _only_good_devices(pool, record)
         match record.data:
             case PreemptionRequested() as asked:
                 self.asked[record.seq] = asked.job
             case PreemptionDecided() as decision:
                 yield from self._preemption(pool, record, decision)
-            case EvictionDecided() as decision:
+            case EvictionDecided() | MigrationDecided() as decision:
                 self.named.add((record.seq, decision.job, decision.attempt))
             case EvictionBegun() as begun:
                 if (begun.decided, begun.job, begun.attempt) not in self.named:
                     yield f"the eviction of {begun.job}, attempt {begun.attempt}, begins and no decision names it"
+            case EvictionStaged() as staged:
+                yield from self._stage(pool, staged)
             case JobPlaced() as placed:
                 if placed.attempt != pool.jobs[placed.job].attempt + 1:
                     yield f"{placed.job} goes from attempt {pool.jobs[placed.job].attempt} to {placed.attempt}"
             case JobRequeued(job=job, attempt=attempt) | JobEnded(job=job, attempt=attempt):
                 self.displaced.pop((job, attempt), None)
+                ended = [task for task in pool.jobs[job].tasks if task.state == "released"]
+                if record.data.outcome == "failed" and ended and all(task.acknowledged for task in ended):
+                    limit = isinstance(record.data, JobEnded) and record.data.reason.startswith("it ran longer")
+                    if not limit:
+                        yield f"{job} acknowledged its notice, and its attempt {attempt} counts as a failure"
             case JobSubmitted() as submitted:
                 if submitted.demand.job in pool.jobs:
                     yield f"{submitted.demand.job} is submitted twice"
@@ -291,6 +304,21 @@ class History:
                 self.named.add((record.seq, victim.id, victim.attempt))
                 self.displaced[(victim.id, victim.attempt)] = record.seq
 
+    def _stage(self, pool: Pool, staged: EvictionStaged) -> Complaints:
+        """A stage is on record once, after the notice, and only a step may be confirmed again; a gang has one common step."""
+        job = pool.jobs[staged.job]
+        task = job.task(staged.task)
+        assert task is not None
+        known = staged.stage in task.reached
+        if known and not (staged.stage == "step_confirmed" and (staged.step or 0) > (task.confirmed or 0)):
+            yield f"{staged.job}/{staged.task} reaches {staged.stage} twice"
+        if staged.stage not in ("noticed", "term_sent", "kill_sent") and not task.noticed:
+            yield f"{staged.job}/{staged.task} reaches {staged.stage} and has no notice"
+        if staged.stage == "step_agreed" and job.eviction is not None and staged.step is not None:
+            step = self.together.setdefault((job.id, job.attempt, job.eviction.decided_seq), staged.step)
+            if step != staged.step:
+                yield f"ranks of {job.id} are told to save at {step} and at {staged.step}"
+
     def _inputs(self, pool: Pool, record: Record) -> Complaints:
         """Positions never go back, and no message has an effect in two turns."""
         for position, offset in record.inputs:
@@ -300,6 +328,22 @@ class History:
             yield f"the writer goes on from {record.data.inputs}, the log stands at {pool.inputs}"
         if "/" in record.cause and self.causes.setdefault(record.cause, record.turn) != record.turn:
             yield f"{record.cause} has an effect in turn {self.causes[record.cause]} and again in turn {record.turn}"
+
+
+def _only_good_devices(pool: Pool, record: Record) -> Complaints:
+    """§8.7: nobody is given a device that was not seen free, or that is broken."""
+    given: list[tuple[int, int]] = []
+    match record.data:
+        case PreemptionDecided(placement=placement) | JobPlaced(placement=placement) | JobGrown(placement=placement):
+            given = [(share.node, sum(1 << number for number in numbers(share.devices))) for share in placement]
+        case JobStartOrdered(job=job, tasks=tasks):
+            chosen = numbers(tasks)
+            given = [(task.node, task.devices) for task in pool.jobs[job].tasks if not tasks or task.index in chosen]
+    for number, devices in given:
+        node = pool.nodes[number]
+        bad = devices & (node.quarantined | sum(1 << each.number for each in node.devices if not each.healthy))
+        if bad:
+            yield f"{record.type} gives out {bits(bad)} of {node.name}, which are quarantined or broken"
 
 
 # --- over whole logs

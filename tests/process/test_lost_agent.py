@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests.job_processes import is_supervisor, processes_of
 from tests.system import POLICY, System, Watch, systems
+from tests.wire import Wire, kafka_with_a_wire
 
 from bailiff_core.model.policy import NodeRules
 from bailiff_core.records.decisions import JobPlaced, JobRequeued
@@ -35,7 +36,7 @@ from bailiff_core.records.payload import Payload
 
 SECOND = 1_000_000
 RULES = NodeRules(unreachable_after=2 * SECOND, lease=6 * SECOND, lost_margin=5 * SECOND)
-AGENTS = {"node-2": "node-agent", "node-3": "node-agent-2"}
+AGENTS = {"node-2": "node-agent", "node-3": "node-agent-2", "far": "node-agent-far"}
 LIVES = 'while read up _ < /proc/uptime; do echo "$BAILIFF_ATTEMPT $up" >> {beats}; sleep 0.05; done'
 STUBBORN = "trap '' TERM; " + LIVES
 
@@ -53,6 +54,25 @@ def _systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 def short(_systems: Callable[[], System]) -> System:
     """A system where silence means something within seconds."""
     return _systems()
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[tuple[System, Wire]]:
+    """The machine `far` reaches Kafka over a wire of its own; `pool-b-0` is beside Kafka."""
+    kafka, wire = kafka_with_a_wire(tmp_path / "kafka")
+    env = {"BAILIFF_HEARTBEAT_S": "0.3"}
+    system = System(tmp_path, kafka=kafka, env=env, policy=POLICY.model_copy(update={"nodes": RULES}), pools={"pool-b": 1})
+    far = [{"name": "far", "domain": "pool-b", "gpus": "4xH100-80GB"}]
+    env = {"BAILIFF_NODES": json.dumps(far), "BAILIFF_KAFKA__BOOTSTRAP": wire.bootstrap}
+    with wire.up():
+        try:
+            system.start()
+            system.machines["pool-b"] += 1
+            system.stack.start_service("node-agent", replica="-far", env=env)
+            yield system, wire
+        finally:
+            wire.mend()
+            system.stop()
 
 
 class Struck:
@@ -135,6 +155,17 @@ def since(pool: Watch, seq: int, kind: type[Payload]) -> list[tuple[int, Any]]:
 
 def beats_file(system: System, job: str) -> Path:
     return system.marks / f"{job}.beats"
+
+
+async def begin_far(pool: Watch) -> Struck:
+    """A job runs on the machine that is far, and there is room beside Kafka."""
+    await pool.submit("fills", gpus=8)
+    await pool.until_running("fills")
+    struck = await begin(pool)
+    assert struck.node == "far"
+    await pool.cancel("fills")
+    await pool.until_ended("fills", "cancelled")
+    return struck
 
 
 async def begin(pool: Watch, run: str = STUBBORN) -> Struck:
@@ -352,3 +383,39 @@ async def test_a_second_agent_of_the_same_machine_takes_the_name_and_the_first_l
         assert struck.pids() == []
         assert "another agent speaks for this node" in short.log_of(struck.agent)
         short.broken = True  # two agents of one name are nothing to begin the next story with
+
+
+async def test_cut_off_from_kafka_beyond_its_lease_it_stops_its_job_and_joins_anew(wired: tuple[System, Wire]) -> None:
+    system, wire = wired
+    async with system.watch("pool-b") as pool:
+        struck = await begin_far(pool)
+        before = pool.pool.seq
+        wire.cut()
+        await pool.record(NodeLost, node="far")
+        await struck.runs_again()
+        struck.was_gone_before_it_was_lost()
+        assert struck.agent in system.stack.processes.running()
+        assert "tasks are stopped" in system.log_of(struck.agent)
+        assert struck.pids() == []
+
+        wire.mend()
+        await struck.joins(before)
+        await pool.submit("after", gpus=8)
+        await pool.submit("far-again", gpus=4)
+        await pool.until_running("far-again")
+        assert pool.pool.nodes[pool.job("far-again").tasks[0].node].name == "far"
+        await struck.ran_once_at_a_time()
+
+
+@pytest.mark.long
+async def test_cut_off_within_its_lease_nothing_has_happened(wired: tuple[System, Wire]) -> None:
+    system, wire = wired
+    async with system.watch("pool-b") as pool:
+        struck = await begin_far(pool)
+        wire.cut()
+        await pool.record(NodeUnreachable, node="far")
+        wire.mend()
+        await pool.until("it is heard again", lambda seen: {node.state for node in seen.nodes.values()} == {"ready"})
+        assert pool.running(struck.job)
+        assert struck.at(1)
+        assert sorted(struck.beats()) == [1]

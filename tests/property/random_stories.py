@@ -4,6 +4,7 @@ Facts are made as admission would make them: from the state as it is, one after 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 from tests.core_invariants import check_pool, victims_may_go
@@ -156,6 +157,7 @@ class Chance:
             rest["project"] = ("red-day", "red-night", "blue", "guest")[(a + b) % 4]
             size = sum(entry.count for entry in shape)
             rest["min_tasks"] = 1 + a % size if b % 3 else None
+            rest["elastic"] = "restart" if a % 3 == 0 else "live"
             rest["run_time_limit"] = 3 * MINUTE if b % 5 == 0 else None
         return self.story.submitted(
             f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,
@@ -257,11 +259,40 @@ class Chance:
             least = min(job.minimum, tasks)
             yield facts.JobScaled(request=self.story.request(), job=job.id, tasks=tasks, min_tasks=least)
 
+    def _by_hand(self, a: int, b: int) -> Iterator[Fact]:
+        """What people ask for, as admission would let it pass."""
+        if b % 6 == 4:
+            node = self.pool.nodes[a % len(self.pool.nodes)]
+            if node.drain is not None and a % 4:
+                yield facts.NodeUndrained(request=self.story.request(), node=node.name)
+            elif node.drain is None:
+                mode = ("graceful", "quick", "fast")[a % 3]
+                within = PAUSES[b % len(PAUSES)] or None
+                drain = {"request": self.story.request(), "node": node.name, "mode": mode, "deadline": within}
+                yield facts.NodeDrained.model_validate(drain)
+            return
+        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED and not job.cancelled]
+        if not jobs:
+            return
+        job = jobs[(a + b) % len(jobs)]
+        asked = {"request": self.story.request(), "job": job.id}
+        if job.paused_seq is not None:
+            yield facts.JobUnpaused(**asked)
+        elif a % 3 == 0:
+            yield facts.JobPaused(**asked)
+        elif a % 3 == 1 and job.phase in ("reserved", "starting", "running"):
+            yield facts.JobEvictionAsked(**asked)
+        elif job.phase in ("starting", "running"):
+            yield facts.JobMigrationAsked(**asked, node=None if a % 2 else f"n{b % len(self.pool.nodes)}")
+
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
         if self.shared and b % 2:
             yield from self._scale(a, b)
             return
-        match a % 6:
+        if b % 3 == 1:
+            yield from self._by_hand(a, b)
+            return
+        match a % 8:
             case 0:
                 rules = self.policies[b % len(self.policies)]
                 enforce = self.shared and b % 3 == 0
@@ -281,6 +312,26 @@ class Chance:
                 yield facts.InputRejected(
                     topic="bailiff.requests", partition=0, offset=b, digest=digest("x"), code="not-json", reason="no"
                 )
+            case 6 | 7:
+                yield from self._device(a, b)
+
+    def _device(self, a: int, b: int) -> Iterator[Fact]:
+        """A device is found dirty or broken, or is in order again; who is on it may be over its share."""
+        node = self.pool.nodes[b % len(self.pool.nodes)]
+        device = node.devices[(a + b) % len(node.devices)]
+        at: dict[str, Any] = {"node": node.name, "device": device.id}
+        if a % 8 == 7:
+            yield facts.DeviceHealthy(**at) if not device.healthy else facts.DeviceUnhealthy(**at, reason="xid", code=79)
+        elif node.quarantined >> device.number & 1:
+            yield facts.DeviceClearRequested(**at, request=self.story.request(), reason="no")
+            yield facts.DeviceCleared(**at)
+        else:
+            seen = facts.DeviceReading(device=device.id, memory_used=1 << 30, processes=1)
+            yield facts.DeviceQuarantined(**at, reason="not-free", reading=seen)
+        for job, task in self._standing()[: b % 3]:
+            if task.state == "running":
+                over = {"device": device.id, "used_bytes": 2, "share_bytes": 1}
+                yield facts.ShareExceeded(**self.story.at(job.id, task.index), **over)
 
 
 _REPORTED = ("starting", "running", "exited")

@@ -29,6 +29,10 @@ class Judge(Protocol):
 
     def ended(self, task: Living, code: int) -> None: ...
 
+    def obeyed(self, position: tuple[int, int]) -> None: ...
+
+    def complain(self, what: str) -> None: ...
+
 
 class WatchedMachine(SimulatedMachine):
     """One host: its disk, its GPUs, its tasks."""
@@ -60,6 +64,16 @@ class WatchedMachine(SimulatedMachine):
         _outside(self._end, task, random.choice([1, 2, 85, 137, 0]))
         return str(task.running.key)
 
+    async def gpu_fails(self, kind: str, random: Random, seconds: float) -> None:
+        """One GPU is in trouble for a while. After an Xid it is broken until the host starts anew."""
+        devices = self.inventory.list()
+        if devices:
+            device = random.choice(devices).id
+            fault = {"leak": {"leak_bytes": 1 << 30}, "hang": {"hang": True}, "gpu-dies": {"dead": True}, "xid": {"xid": 79}}
+            self.inventory.fail(device, **fault[kind])
+            await asyncio.sleep(seconds)
+            self.inventory.fail(device)
+
     def _living_task(self, running: Running) -> Living:
         key = running.key
         return Living(self.node.name, key.job, key.attempt, int(key.task), running.device_ids, self._parts[key])
@@ -68,8 +82,17 @@ class WatchedMachine(SimulatedMachine):
         if launch.key not in self._tasks:
             key = launch.key
             part = self._parts[key] = self._part(launch)
+            self._judge_devices(launch, part)
             self.judge.starts(Living(self.node.name, key.job, key.attempt, int(key.task), launch.device_ids, part))
         return _outside(super()._start, launch)
+
+    def _judge_devices(self, launch: Launch, part: Fraction) -> None:
+        """Nobody is put on a GPU that is in use or cannot be read (§8.7)."""
+        for device in launch.device_ids:
+            if "dead" in self.inventory.faults_of(device):
+                self.judge.complain(f"{launch.key} starts on {device}, which is dead")
+            elif part == 1 and self.inventory.usage(device).memory_used:
+                self.judge.complain(f"{launch.key} starts on {device}: {self.inventory.usage(device)} is on it")
 
     def _part(self, launch: Launch) -> Fraction:
         """How much of its devices the task was told that it may use."""

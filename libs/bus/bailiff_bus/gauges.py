@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bailiff_core.lifecycle.evictions import Leaving, leaving
-from bailiff_core.model.pool import NodeState, Pool, Task
+from bailiff_core.model.pool import Node, Pool, Task
 from bailiff_core.protections import start_within
 
-from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, QUEUE_LENGTH, Sample
+from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, PAUSED_JOBS, QUEUE_LENGTH, Sample
 
-NODE_STATES: tuple[NodeState, ...] = ("ready", "unreachable", "lost")
-STAGES = ("decided", "begun", "noticed", "term-sent", "kill-sent", "exited", "taken-back", "stuck")
-DEVICE_STATES = ("healthy", "sick", "not-free")
+NODE_STATES = ("ready", "drained", "unreachable", "lost")
+TASK_STAGES = ("noticed", "acknowledged", "saving", "saved", "yielding", "term-sent", "kill-sent")
+STAGES = ("decided", "begun", *TASK_STAGES, "exited", "taken-back", "stuck")
+DEVICE_STATES = ("healthy", "sick", "not-free", "quarantined")
 
 
 def everything(pool: Pool) -> Iterator[Sample]:
@@ -21,7 +22,8 @@ def everything(pool: Pool) -> Iterator[Sample]:
     waiting = Counter(pool.jobs[name].class_name for name in pool.queue)
     for entry in pool.rules.priority_classes:
         yield QUEUE_LENGTH, (entry.name,), waiting[entry.name]
-    states = Counter(node.state for node in pool.nodes.values())
+    yield PAUSED_JOBS, (), sum(job.phase == "paused" for job in pool.jobs.values())
+    states = Counter(state_of(node) for node in pool.nodes.values())
     for state in NODE_STATES:
         yield NODES, (state,), states[state]
     yield from _devices(pool)
@@ -30,6 +32,11 @@ def everything(pool: Pool) -> Iterator[Sample]:
         yield LATE_STARTS, labels, promise.late
         yield LATE_STARTS_ALLOWED, labels, promise.allowed
     yield from evictions(pool)
+
+
+def state_of(node: Node) -> str:
+    """Its state, or that it takes nothing new, because somebody drained it."""
+    return "drained" if node.state == "ready" and node.drain is not None else node.state
 
 
 def evictions(pool: Pool) -> Iterator[Sample]:
@@ -53,17 +60,27 @@ def stage_of(entry: Leaving) -> str:
 def _stage_of_task(task: Task) -> str:
     if task.state in ("exited", "released"):
         return "exited"
-    return "kill-sent" if task.kill_sent else "term-sent" if task.term_sent else "noticed" if task.noticed else "begun"
+    reached = {
+        "noticed": task.noticed,
+        "acknowledged": task.acknowledged,
+        "saving": "checkpoint_started" in task.reached,
+        "saved": "checkpoint_committed" in task.reached,
+        "yielding": "yielding" in task.reached,
+        "term-sent": task.term_sent,
+        "kill-sent": task.kill_sent,
+    }
+    return next((stage for stage in reversed(TASK_STAGES) if reached[stage]), "begun")
 
 
 def _devices(pool: Pool) -> Iterator[Sample]:
-    """Of nodes that are not lost. not-free: its task has exited, and the agent has not seen it free yet."""
-    healthy = sick = 0
+    """Of nodes that are not lost. not-free: its task exited, and it was not seen free yet; quarantined: not in time."""
+    healthy = sick = quarantined = 0
     for node in pool.nodes.values():
         if node.state != "lost":
             usable = node.capacity.devices.bit_count()
             healthy += usable
             sick += len(node.devices) - usable
+            quarantined += node.quarantined.bit_count()
     not_free = sum(task.devices.bit_count() for name in pool.active for task in pool.jobs[name].tasks if task.state == "exited")
-    for state, count in zip(DEVICE_STATES, (healthy, sick, not_free), strict=True):
+    for state, count in zip(DEVICE_STATES, (healthy, sick, not_free, quarantined), strict=True):
         yield DEVICES, (state,), count

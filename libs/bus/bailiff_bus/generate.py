@@ -231,9 +231,9 @@ def _tidied(value: object, *, is_properties: bool) -> object:
         found["anyOf"] = [choice | (limits if choice.get("type") == "integer" else {}) for choice in choices]
     else:
         found |= limits
-    if found.get("type") == "integer":
-        found.setdefault("minimum", -MAX_INTEGER)
-        found.setdefault("maximum", MAX_INTEGER)
+    if found.get("type") == "integer":  # the type first, then from where to where
+        bounds = {name: found.pop(name) for name in ("minimum", "maximum") if name in found}
+        found |= {"type": found.pop("type")} | {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER} | bounds
     return found
 
 

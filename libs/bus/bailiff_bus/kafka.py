@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +22,7 @@ from aiokafka.helpers import create_ssl_context
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
 from .settings import KafkaSettings
-from .topics import check_size
+from .topics import COPIES_MEANT, check_size
 
 log = structlog.get_logger()
 
@@ -30,6 +31,7 @@ NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
 SAY_AGAIN_S = 30.0
 TEXTS_KNOWN = 100
+_CONTENT = itemgetter(1)
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -164,9 +166,11 @@ class KafkaReader:
             await asyncio.sleep(wait)
             return []
         try:
-            async with _calling(self._settings, "be read", extra=wait):
+            async with _calling(self._settings, "be read", bounded=False):
                 found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)
-                for at in self._positions:
+                for at, records in found.items():
+                    self._positions[at] = records[-1].offset + 1
+                for at in () if found else self._positions:  # it may have passed over what holds no message
                     self._positions[at] = await self._consumer.position(at)
         except OffsetOutOfRangeError as error:
             ((at, asked),) = error.args[0].items()
@@ -184,7 +188,7 @@ class KafkaReader:
                 record.offset,
                 record.timestamp * 1000,
                 record.key,
-                tuple((name, value or b"") for name, value in record.headers),
+                _headers(record.headers),
                 record.value or b"",
             )
             for at, records in found.items()
@@ -260,9 +264,11 @@ class KafkaProducer:
         check_size(topic, key, headers, value)
         if self._failure is not None:
             raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+        known = self._producer.client.cluster.partitions_for_topic(topic)
+        is_known = bool(known) and (partition is None or partition in known)
         try:
-            async with _calling(self._settings, f"take a message for {topic}"):
-                if partition is not None:
+            async with _calling(self._settings, f"take a message for {topic}", bounded=not is_known):
+                if partition is not None and not is_known:
                     await self._wait_for_partition(topic, partition)
                 stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=partition)
         except (BusUnavailable, asyncio.CancelledError) as error:
@@ -438,6 +444,15 @@ async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdmi
         await _bounded(admin.close(), settings.request_timeout)
 
 
+async def copies_meant(admin: AIOKafkaAdminClient) -> int:
+    """How many brokers this Kafka is meant to have, at least: it can keep no group without so many."""
+    broker = (await admin.describe_cluster())["brokers"][0]["node_id"]
+    answers = await admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(broker))])
+    ((code, text, _, _, entries),) = answers[0].resources
+    refusals([(f"broker {broker}", code, text)])
+    return int({name: value for name, value, *_ in entries}.get(COPIES_MEANT) or 1)
+
+
 def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -> None:
     """Raise for the first (topic, error code, text) that says no."""
     for topic, code, text in errors:
@@ -447,20 +462,25 @@ def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -
 
 
 class _calling:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as a send
-    """One exchange with the brokers, bounded; its failure as a sentence."""
+    """One exchange with the brokers, and its failure as a sentence.
+
+    It is bounded here unless aiokafka bounds it itself: a timer costs more than a send.
+    """
 
     __slots__ = ("_limit", "_seconds", "_settings", "_what")
 
-    def __init__(self, settings: KafkaSettings, what: str, extra: float = 0.0) -> None:
+    def __init__(self, settings: KafkaSettings, what: str, extra: float = 0.0, *, bounded: bool = True) -> None:
         self._settings, self._what, self._seconds = settings, what, settings.request_timeout + extra
-        self._limit = asyncio.timeout(self._seconds)
+        self._limit = asyncio.timeout(self._seconds) if bounded else None
 
     async def __aenter__(self) -> None:
-        await self._limit.__aenter__()
+        if self._limit is not None:
+            await self._limit.__aenter__()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            await self._limit.__aexit__(kind, error, trace)
+            if self._limit is not None:
+                await self._limit.__aexit__(kind, error, trace)
             if isinstance(error, TimeoutError):
                 raise error
         except TimeoutError as late:
@@ -490,6 +510,13 @@ async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
     if not task.cancelled() and task.exception() is not None:
         log.warning("kafka client did not close cleanly", error=repr(task.exception()))
     return True
+
+
+def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:
+    """As they are; a null one as an empty one."""
+    if None in map(_CONTENT, found):
+        return tuple([(name, content or b"") for name, content in found])
+    return tuple(found)  # type: ignore[arg-type]
 
 
 def _look(future: "asyncio.Future[Any]") -> None:

@@ -6,12 +6,11 @@ is not known here.
 """
 
 import asyncio
-import dataclasses
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, record_hash
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode, follow, record_hash
 from bailiff_core.records.chain import WRITER_STARTED
 
 from .port import Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
@@ -29,7 +28,7 @@ class OutcomeUnknown(Exception):
     """A send failed or timed out: whether the record is in the log only reading can tell. This writer has stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # never changed, but made for every record: see `Wire`
 class Entry:
     """A record that continues the chain, as found. append_time: the broker's, µs UTC."""
 
@@ -91,12 +90,13 @@ class AuditReader:
         self.latest_orphans: deque[Orphan] = deque(maxlen=ORPHANS_KEPT)
         self._on_orphan = on_orphan
         self._counted_to = offset
+        self._head_at: int | None = None  # where the record that `head` is the hash of was read
         self._reader: Reader | None = None
 
     async def read(self, wait: float = READ_WAIT) -> list[Entry]:
         """The next records of the chain; waits up to `wait` seconds for a first message, which may be an orphan.
 
-        Raises `UnreadableRecord`, and then stays before that record.
+        Raises `UnreadableRecord`, and then stays before that record; `OffsetGone` if what was read before is no longer there.
         """
         return [found for found in await self.read_all(wait) if isinstance(found, Entry)]
 
@@ -116,7 +116,22 @@ class AuditReader:
                 return judged  # the next call comes to the unreadable one again, first of all
             raise
         self.offset = self._reader.position(AUDIT.name, self.partition)
+        if self._head_at is not None and all(isinstance(found, Orphan) for found in judged) and judged:
+            await self._find_head_again(self._reader, self._head_at)
         return judged
+
+    async def _find_head_again(self, reader: Reader, at: int) -> None:
+        """Nothing continues the chain: either that is none of it, or the log was cut short and has grown past us since."""
+        reader.follow(AUDIT.name, self.partition, at)
+        found: Sequence[Message] = ()
+        while not found:
+            span = (await self.bus.spans(AUDIT.name))[self.partition]
+            if at >= span.end:
+                raise OffsetGone(AUDIT.name, self.partition, at, span)
+            found = await reader.read(wait=READ_WAIT)
+        reader.follow(AUDIT.name, self.partition, self.offset)
+        if found[0].offset != at or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
+            raise OffsetGone(AUDIT.name, self.partition, at, span)
 
     async def end(self) -> int:
         """The offset that the next message of the partition will get. Raises `OffsetGone` if we stand outside it."""
@@ -135,10 +150,12 @@ class AuditReader:
             entries = await self.read()
             if entries:
                 await on_entries(entries)
+            else:
+                end = min(end, await self.end())  # it may have been cut short meanwhile
 
     def move(self, head: ChainHead, offset: int) -> None:
         """Stand here: read on at `offset` as the reader of a log with this head."""
-        self.head, self.offset = head, offset
+        self.head, self.offset, self._head_at = head, offset, None
         if self._reader is not None:
             self._reader.follow(AUDIT.name, self.partition, offset)
 
@@ -150,18 +167,18 @@ class AuditReader:
 
     def _judge(self, message: Message) -> Entry | Orphan:
         wire = Wire(message.headers, message.value)
-        head = continues(self.head, wire)
-        if isinstance(head, Break):
-            orphan = Orphan(message.offset, head.reason, record_hash(wire))
+        found = follow(self.head, wire)
+        if isinstance(found, Break):
+            orphan = Orphan(message.offset, found.reason, record_hash(wire))
             if message.offset >= self._counted_to:  # a stretch may be read again
                 self.orphans += 1
                 self.latest_orphans.append(orphan)
                 self._counted_to = message.offset + 1
                 self._on_orphan(orphan)
             return orphan
-        entry = Entry(decode(wire), wire, message.offset, message.time, head.hash)
-        self.head = head
-        return entry
+        self.head, record = found
+        self._head_at = message.offset
+        return Entry(record, wire, message.offset, message.time, self.head.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +316,7 @@ class AuditWriter:
                 self._reader.move(self._head, self._offset)
                 end = await self._reader.end()
                 while self._reader.offset < end:
-                    await self._read_on()
+                    end = await self._read_on(end)
                 self._mark_read()
             except BusUnavailable:
                 raise
@@ -333,6 +350,8 @@ class AuditWriter:
             entries = await self._reader.read()
             if entries:
                 await on_entries(entries)
+            else:
+                end = min(end, await self._reader.end())
             for entry in entries:
                 if entry.hash == ours:
                     started = entry
@@ -394,14 +413,20 @@ class AuditWriter:
             self._reader.move(self._head, self._offset)
             end = await self._reader.end()
             while self._sent and self._reader.offset < end:
-                await self._read_on()
+                end = await self._read_on(end)
             if self._sent:
                 raise SteppedDown(f"an acknowledged record is not in the log, which ends at offset {end}")
             self._mark_read()
 
-    async def _read_on(self) -> None:
-        """Read a piece of the log. Our records in it are committed; another writer's valid ones end this writer."""
-        for found in await self._reader.read_all():
+    async def _read_on(self, end: int) -> int:
+        """Read a piece of the log. Our records in it are committed; another writer's valid ones end this writer.
+
+        Returns how far there is to read: up to `end`, or less where the log was cut short meanwhile.
+        """
+        piece = await self._reader.read_all()
+        if not piece:
+            return min(end, await self._reader.end())
+        for found in piece:
             is_ours = bool(self._sent) and found.hash == self._sent[0].head.hash
             if isinstance(found, Entry):
                 if not is_ours:
@@ -410,6 +435,7 @@ class AuditWriter:
                 self._commit(found.offset, found.append_time)
             elif is_ours:
                 raise SteppedDown(f"our record at offset {found.offset} does not continue the chain: {found.reason}")
+        return end
 
     def _mark_read(self) -> None:
         """What the reader has passed over is behind us, too."""
@@ -441,7 +467,7 @@ def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Record, Wi
     """
     prepared = []
     for given in records:
-        record = dataclasses.replace(given, prev=head.hash)
+        record = given.continuing(head.hash)
         wire = encode(record)
         where = f"{record.domain}#{record.seq} {record.type}"
         size = message_size(None, wire.headers, wire.value)

@@ -16,16 +16,27 @@ from .messages import (
     ApplyPolicy,
     BegunEviction,
     CancelJob,
+    ClearDevice,
+    ClearQuarantine,
     DeadLetter,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceWorks,
+    DrainNode,
     Evict,
     EvictionStageReached,
+    EvictJob,
     Fence,
     GivenUpPlan,
+    MigrateJob,
     NodeAnnounced,
     NodeHeartbeat,
+    PauseJob,
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -33,13 +44,18 @@ from .messages import (
     StartTask,
     SubmitJob,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
+    UndrainNode,
+    UnpauseJob,
 )
-from .port import Headers
+from .port import BusUnavailable, Headers
 
 if TYPE_CHECKING:
     from .settings import KafkaSettings
@@ -51,6 +67,7 @@ DEAD_LETTER_LIMIT = 2048 * KIB
 ENVELOPE_ROOM = 16 * KIB  # Kafka counts its own framing, and an input's headers come on top of its value
 
 REPLICATED_FROM = 3  # with so many brokers every topic has three copies, two of which must have a record
+COPIES_MEANT = "offsets.topic.replication.factor"  # of a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +109,15 @@ class Topic:
         return settings
 
 
+ASKED = (
+    SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob,
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+)  # fmt: skip
 REQUESTS = Topic(
     name="bailiff.requests",
     key="domain",
     written_by=("client",),
-    schemas=tuple(
-        body.TYPE for body in (SubmitJob, CancelJob, ScaleJob, SetJob, ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation)
-    ),
+    schemas=tuple(body.TYPE for body in ASKED),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(
@@ -141,7 +160,7 @@ NODE_COMMANDS = Topic(
     name="bailiff.node-commands",
     key="node",
     written_by=("admission", "eviction_executor"),
-    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, Spare, SendInventory)),
+    schemas=tuple(body.TYPE for body in (Fence, StartTask, Evict, SaveTogether, Spare, SendInventory, ClearDevice)),
     retention=timedelta(days=7),
 )
 NODE_REPORTS = Topic(
@@ -152,7 +171,8 @@ NODE_REPORTS = Topic(
         body.TYPE
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
-            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared,
+            TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed, DeviceIsDirty,
+            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare,
         )
     ),
     retention=timedelta(days=7),
@@ -187,7 +207,10 @@ TOPICS: Mapping[str, Topic] = {
 
 def message_size(key: bytes | None, headers: Headers, value: bytes) -> int:
     """The bytes of a message that are the sender's own."""
-    return len(key or b"") + len(value) + sum(len(name.encode()) + len(content) for name, content in headers)
+    size = len(key or b"") + len(value)
+    for name, content in headers:
+        size += (len(name) if name.isascii() else len(name.encode())) + len(content)
+    return size
 
 
 def check_size(topic: str, key: bytes | None, headers: Headers, value: bytes) -> None:
@@ -232,11 +255,12 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
     """Create what is missing, and grow the audit topic to one partition per domain. Returns what was done.
 
     May run again at any time, also beside another that runs. Settings of topics that exist are left alone: see
-    `check_audit_settings`. Raises `BusUnavailable`.
+    `check_audit_settings`. Raises `BusUnavailable`, also while a Kafka that is meant for copies lacks brokers for them:
+    topics with fewer copies would stay so.
     """
     from aiokafka.admin import NewPartitions, NewTopic  # here, so that knowing the topics needs no Kafka client
 
-    from .kafka import connected_admin, refusals
+    from .kafka import connected_admin, copies_meant, refusals
     from .settings import KafkaSettings
 
     settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
@@ -247,6 +271,11 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
         copies = replication or (REPLICATED_FROM if brokers >= REPLICATED_FROM else 1)
         found = await _partition_counts(admin)
         missing = [topic for topic in TOPICS.values() if topic.name not in found]
+        if missing and replication is None and living < REPLICATED_FROM <= await copies_meant(admin):
+            raise BusUnavailable(
+                f"Kafka at {settings.bootstrap} is set up for {REPLICATED_FROM} copies ({COPIES_MEANT}) and {living} of its "
+                f"brokers answer: start the others first, or say how many copies the topics get (--replication)"
+            )
         if missing:
             answer = await admin.create_topics(
                 [

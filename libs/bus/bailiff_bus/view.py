@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold import apply
-from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.fold.snapshot import digest_of, from_snapshot, to_snapshot
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
@@ -71,8 +71,8 @@ class DomainView:
         """Start from the newest local snapshot if there is one that the log confirms, else from the beginning."""
         restored = _read_snapshot(self._snapshot_file())
         if restored is not None:
-            self.pool, head, offset = restored
-            self._restored, self._restored_digest = True, state_digest(self.pool)
+            self.pool, head, offset, self._restored_digest = restored
+            self._restored = True
             self.reader = AuditReader(self.bus, self.domain, self.partition, head, offset, self._orphan)
 
     async def advance(self, wait: float) -> Sequence[Entry]:
@@ -85,6 +85,8 @@ class DomainView:
         """Advance until the end of the log as it was when this was called."""
         try:
             await self.reader.catch_up(self.take)
+            if self._restored_digest is not None:
+                raise SnapshotNotConfirmed("the log ends where the snapshot's digest was")
         except (SnapshotNotConfirmed, OffsetGone) as doubt:
             if isinstance(doubt, OffsetGone) and not self._restored:
                 raise
@@ -101,6 +103,7 @@ class DomainView:
             self._fold(entry)
             if at % CHUNK == 0:
                 await asyncio.sleep(0)
+        self.metrics.records_folded.labels(self.domain).inc(len(entries))
         self.metrics.log_head.labels(self.domain).set(self.pool.seq)
 
     async def close(self) -> None:
@@ -108,6 +111,8 @@ class DomainView:
         await self.reader.close()
 
     def _orphan(self, orphan: Orphan) -> None:
+        if self._restored_digest is not None:
+            raise SnapshotNotConfirmed(f"something else stands at offset {orphan.offset}, where the snapshot's digest was")
         if self.metrics.count_orphan(self.domain, orphan.offset):
             self._log.warning("a record that does not continue the log was skipped", offset=orphan.offset, why=orphan.reason)
 
@@ -118,16 +123,16 @@ class DomainView:
         if isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA:
             self._compare(entry, data)
         apply(self.pool, entry.record)
-        self.metrics.records_folded.labels(self.domain).inc()
         if self.observe is not None:
             self.observe(entry)
 
     def _compare(self, entry: Entry, fact: StateDigest) -> None:
-        found = state_digest(self.pool)
+        state = to_snapshot(self.pool)
+        found = digest_of(state)
         if found != fact.digest:
             raise StateDiverged(f"{self.domain}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {found}")
         head = ChainHead(self.domain, self.pool.seq + 1, entry.record.prev, self.pool.epoch, time_text(self.pool.now))
-        _write_snapshot(self._snapshot_file(), self.pool, head, entry.offset)
+        _write_snapshot(self._snapshot_file(), state, head, entry.offset)
 
     def _confirms(self, entry: Entry) -> bool:
         data, digest = entry.record.data, self._restored_digest
@@ -138,18 +143,18 @@ class DomainView:
         return self._snapshots / f"{self.domain}.snapshot" if self._snapshots is not None else None
 
 
-def _write_snapshot(path: Path | None, pool: Pool, head: ChainHead, offset: int) -> None:
+def _write_snapshot(path: Path | None, state: bytes, head: ChainHead, offset: int) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     about = json.dumps({"schema": STATE_SCHEMA, "head": asdict(head), "offset": offset}).encode()
     unfinished = path.with_suffix(".new")
-    unfinished.write_bytes(about + b"\n" + to_snapshot(pool))
+    unfinished.write_bytes(about + b"\n" + state)
     unfinished.replace(path)
 
 
-def _read_snapshot(path: Path | None) -> tuple[Pool, ChainHead, int] | None:
-    """None where there is no snapshot of the present schema. A damaged one is reported, and the log is folded anew."""
+def _read_snapshot(path: Path | None) -> tuple[Pool, ChainHead, int, str] | None:
+    """With the digest of the state. None where there is none of the present schema; a damaged one is reported, too."""
     if path is None or not path.exists():
         return None
     try:
@@ -157,7 +162,7 @@ def _read_snapshot(path: Path | None) -> tuple[Pool, ChainHead, int] | None:
         about = json.loads(about_line)
         if about["schema"] != STATE_SCHEMA:
             return None
-        return from_snapshot(state), ChainHead(**about["head"]), about["offset"]
+        return from_snapshot(state), ChainHead(**about["head"]), about["offset"], digest_of(state)
     except (ValueError, KeyError, TypeError) as error:
         logger().warning(f"snapshot {path.name} is damaged, folding from the start: {error}")
         return None

@@ -161,8 +161,23 @@ async def domain_checks(client: Client, settings: ClientSettings) -> AsyncIterat
         found = await _domain_check(client, name)
         yield found
         if found["status"] != "wrong":
-            for check in policy_checks((await client.view(name)).pool):
+            pool = (await client.view(name)).pool
+            for check in (*policy_checks(pool), *drain_checks(pool), *device_checks(pool)):
                 yield check
+
+
+def device_checks(pool: Pool) -> list[Check]:
+    """GPUs that nobody can be given; nothing where there are none."""
+    found = []
+    for node in sorted(pool.nodes.values(), key=lambda node: node.name):
+        for device in node.devices:
+            dirty = node.quarantined >> device.number & 1
+            if node.state != "lost" and (dirty or not device.healthy):
+                what = "quarantined" if device.healthy else "broken"
+                shown = f"{node.name} GPU {device.number} is {what}: {device.trouble or 'its agent says so'}"
+                advice = f"bailiff node describe {node.name}; once it is in order: bailiff node clear {node.name} {device.number}"
+                found.append(finding(f"GPUs {pool.domain}", "warn", shown, f"{advice} --reason WHY"))
+    return found
 
 
 def policy_checks(pool: Pool) -> list[Check]:
@@ -171,6 +186,19 @@ def policy_checks(pool: Pool) -> list[Check]:
     found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in oddities(pool)]
     moves = "" if pool.rules.preemption.most_moved else "; consolidate moves nobody (preemption.most_moved is 0)"
     return found or [finding(check, "ok", f"in force since #{pool.policy_revision}, no verb is switched off{moves}")]
+
+
+def drain_checks(pool: Pool) -> list[Check]:
+    """Nodes that take nothing new because somebody drained them, and may have been forgotten."""
+    found = []
+    for number in pool.drained:
+        node = pool.nodes[number]
+        if node.drain is not None:
+            why = f": {node.drain.reason}" if node.drain.reason else ""
+            left = f", {count_text(node.held.slots, 'task')} still there" if node.held.slots else ", empty"
+            shown = f"drained ({node.drain.mode}) since #{node.drain.seq}{left}{why}"
+            found.append(finding(f"node {node.name}", "warn", shown, f"when it may work again: bailiff undrain {node.name}"))
+    return found
 
 
 def _declared(settings: ClientSettings) -> list[str]:

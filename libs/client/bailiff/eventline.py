@@ -25,6 +25,7 @@ from bailiff_core.words import cost_text, count_text, duration_text, gpus_text, 
 
 WHAT_WIDTH = 20
 WHERE_WIDTH = 10
+SECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,11 @@ def _log_truncated(fact: facts.LogTruncated, _pool: Pool) -> Said:
     return Said("truncation accepted", "", more, "bad")
 
 
+@tells(facts.LogSettled)
+def _log_settled(_fact: facts.LogSettled, _pool: Pool) -> Said:
+    return Said("log settled", "", "every agent has said what it runs; tasks are started again", "good")
+
+
 # --- requests
 
 
@@ -279,6 +285,45 @@ def _job_scaled(fact: facts.JobScaled, _pool: Pool) -> Said:
 @tells(facts.JobReclassified)
 def _job_reclassified(fact: facts.JobReclassified, _pool: Pool) -> Said:
     return Said("class changed", fact.job, f"to {fact.priority_class}")
+
+
+@tells(facts.JobEvictionAsked)
+def _job_eviction_asked(fact: facts.JobEvictionAsked, _pool: Pool) -> Said:
+    return Said("eviction asked", fact.job, fact.reason, "warn")
+
+
+@tells(facts.JobPaused)
+def _job_paused(fact: facts.JobPaused, _pool: Pool) -> Said:
+    return Said("job paused", fact.job, fact.reason, "warn")
+
+
+@tells(facts.JobUnpaused)
+def _job_unpaused(fact: facts.JobUnpaused, _pool: Pool) -> Said:
+    return Said("job goes on", fact.job, _joined("through the queue", fact.reason), "good")
+
+
+@tells(facts.JobMigrationAsked)
+def _job_migration_asked(fact: facts.JobMigrationAsked, _pool: Pool) -> Said:
+    return Said("move asked", fact.job, _joined(f"to {fact.node}" if fact.node else "to other nodes", fact.reason))
+
+
+@tells(facts.NodeDrained)
+def _node_drained(fact: facts.NodeDrained, _pool: Pool) -> Said:
+    within = f"within {duration_text(fact.deadline)}" if fact.deadline is not None else ""
+    more = _joined(f"nothing new is placed there, {DRAINS[fact.mode]}", within, fact.reason)
+    return Said("node drained", fact.node, more, "warn")
+
+
+DRAINS = {
+    "graceful": "its jobs may finish",
+    "quick": "its jobs leave now",
+    "fast": "its jobs leave now, with the short grace",
+}
+
+
+@tells(facts.NodeUndrained)
+def _node_undrained(fact: facts.NodeUndrained, _pool: Pool) -> Said:
+    return Said("node undrained", fact.node, _joined("it takes work again", fact.reason), "good")
 
 
 @tells(facts.NodeReplaced)
@@ -335,6 +380,38 @@ def _reports_stale(fact: facts.ReportsStale, _pool: Pool) -> Said:
     return Said("reports stale", count_text(len(fact.nodes), "node"), more, "bad")
 
 
+# --- devices
+
+
+@tells(facts.DeviceQuarantined)
+def _device_quarantined(fact: facts.DeviceQuarantined, _pool: Pool) -> Said:
+    seen = f"{memory_text(fact.reading.memory_used)} and {count_text(fact.reading.processes, 'process')} on it"
+    left = f"left so by {fact.job}/{fact.task}" if fact.job is not None else ""
+    return Said("device quarantined", f"{fact.node} {fact.device}", _joined(fact.detail or fact.reason, seen, left), "bad")
+
+
+@tells(facts.DeviceClearRequested)
+def _device_clear_requested(fact: facts.DeviceClearRequested, _pool: Pool) -> Said:
+    return Said("clear asked", f"{fact.node} {fact.device}", fact.reason, "warn")
+
+
+@tells(facts.DeviceCleared)
+def _device_cleared(fact: facts.DeviceCleared, _pool: Pool) -> Said:
+    how = f"as asked in #{fact.asked}" if fact.asked is not None else "it was seen free"
+    return Said("device cleared", f"{fact.node} {fact.device}", f"{how}; it is given out again", "good")
+
+
+@tells(facts.DeviceUnhealthy)
+def _device_unhealthy(fact: facts.DeviceUnhealthy, _pool: Pool) -> Said:
+    what = f"Xid {fact.code}" if fact.code is not None else fact.reason
+    return Said("device unhealthy", f"{fact.node} {fact.device}", _joined(what, fact.detail, "it is out of use"), "bad")
+
+
+@tells(facts.DeviceHealthy)
+def _device_healthy(fact: facts.DeviceHealthy, _pool: Pool) -> Said:
+    return Said("device healthy", f"{fact.node} {fact.device}", _joined(fact.detail, "it is given out again"), "good")
+
+
 # --- tasks
 
 
@@ -359,13 +436,51 @@ def _task_start_refused(fact: facts.TaskStartRefused, _pool: Pool) -> Said:
 @tells(facts.TaskExited)
 def _task_exited(fact: facts.TaskExited, _pool: Pool) -> Said:
     how = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
-    return Said("task exited", _task(fact), _on(fact, how, fact.reason), "" if fact.exit_code == 0 else "warn")
+    last = f"its last step {fact.step}" if fact.step is not None else ""
+    return Said("task exited", _task(fact), _on(fact, how, fact.reason, last), "" if fact.exit_code == 0 else "warn")
+
+
+@tells(facts.TaskProgressed)
+def _task_progressed(fact: facts.TaskProgressed, _pool: Pool) -> Said:
+    of = f" of {fact.total}" if fact.total is not None else ""
+    step = f"step {fact.step}{of}" if fact.step is not None else ""
+    ago = f"{duration_text(fact.ago)} ago" if fact.ago >= SECOND else ""
+    saved = f"checkpoint of {checkpoint_text(fact.checkpoint)}" if fact.checkpoint is not None else ""
+    return Said("progress", _task(fact), _on(fact, step, saved, ago), "quiet")
+
+
+@tells(facts.TaskResumed)
+def _task_resumed(fact: facts.TaskResumed, _pool: Pool) -> Said:
+    source = f"saved by attempt {fact.from_attempt}" if fact.from_attempt is not None else "from the beginning"
+    damaged = f"{count_text(fact.passed_over, 'damaged checkpoint')} passed over" if fact.passed_over else ""
+    more = _on(fact, f"at step {fact.step}", source, f"{count_text(fact.steps_lost, 'step')} lost", damaged)
+    return Said("task resumed", _task(fact), more, "warn" if fact.passed_over else "good")
+
+
+def checkpoint_text(checkpoint: facts.Checkpoint) -> str:
+    """`step 120, 256MiB in 0.8s`."""
+    alone = "" if checkpoint.agreed else ", without its gang's agreement"
+    size = memory_text(checkpoint.bytes)
+    return f"step {checkpoint.step}, {size} in {duration_text(checkpoint.microseconds)}{alone}"
 
 
 @tells(facts.TaskReleased)
-def _task_released(fact: facts.TaskReleased, _pool: Pool) -> Said:
-    seen = f"{count_text(len(fact.after), 'device')} seen free" if fact.after else "its room is free"
-    return Said("task released", _task(fact), _on(fact, seen))
+def _task_released(fact: facts.TaskReleased, pool: Pool) -> Said:
+    dirty = sum(_is_quarantined(pool, fact.node, reading.device) for reading in fact.after)
+    free = len(fact.after) - dirty
+    seen = f"{count_text(free, 'device')} seen free" if free else "" if dirty else "its room is free"
+    return Said("task released", _task(fact), _on(fact, seen, f"{dirty} quarantined" if dirty else ""))
+
+
+def _is_quarantined(pool: Pool, name: str, device: str) -> bool:
+    node = pool.nodes.get(pool.node_numbers.get(name, -1))
+    return node is not None and any(node.quarantined >> each.number & 1 for each in node.devices if each.id == device)
+
+
+@tells(facts.ShareExceeded)
+def _share_exceeded(fact: facts.ShareExceeded, _pool: Pool) -> Said:
+    more = f"{memory_text(fact.used_bytes)} of {fact.device}, its share is {memory_text(fact.share_bytes)}"
+    return Said("over its share", _task(fact), _on(fact, more), "warn")
 
 
 @tells(facts.TaskVanished)
@@ -373,13 +488,47 @@ def _task_vanished(fact: facts.TaskVanished, _pool: Pool) -> Said:
     return Said("task vanished", _task(fact), _on(fact, "the node does not hold it any more; its exit is unknown"), "bad")
 
 
-STAGES = {"noticed": "was told", "term_sent": "was sent TERM", "kill_sent": "was sent KILL"}
+STAGES: dict[facts.EvictionStage, str] = {
+    "noticed": "was told",
+    "acknowledged": "acknowledged",
+    "step_confirmed": "will save together",
+    "step_agreed": "is to save together",
+    "checkpoint_started": "saves",
+    "saving_in_flight": "has a save in flight",
+    "checkpoint_committed": "has saved",
+    "yielding": "leaves by itself",
+    "term_sent": "was sent TERM",
+    "kill_sent": "was sent KILL",
+}
+STUCK: dict[facts.EvictionStage, str] = {
+    "noticed": "never acknowledged",
+    "acknowledged": "acknowledged and did not save",
+    "step_confirmed": "its gang did not come to agree on a step",
+    "step_agreed": "did not come to the step agreed on",
+    "checkpoint_started": "its checkpoint was not committed",
+    "saving_in_flight": "its save in flight was not committed",
+    "checkpoint_committed": "saved and did not leave",
+    "yielding": "said that it leaves and did not",
+    "term_sent": "did not leave on TERM",
+    "kill_sent": "did not leave on KILL",
+}
 
 
 @tells(facts.EvictionStaged)
 def _eviction_staged(fact: facts.EvictionStaged, _pool: Pool) -> Said:
     after = f"{duration_text(fact.after)} after the notice" if fact.after else ""
-    return Said("eviction", _task(fact), _joined(STAGES[fact.stage], _on(fact, after)), "evict")
+    return Said("eviction", _task(fact), _joined(STAGES[fact.stage], _on(fact, *stage_facts(fact), after)), "evict")
+
+
+def stage_facts(stage: facts.Stage) -> list[str]:
+    """What is to be said about a stage beside its name and time."""
+    told = [f"step {stage.step}"] if stage.step is not None and stage.checkpoint is None else []
+    told += [checkpoint_text(stage.checkpoint)] if stage.checkpoint is not None else []
+    told += [STUCK[stage.stuck_in]] if stage.stuck_in is not None else []
+    if stage.hard is not None:
+        term = f"TERM after {duration_text(stage.soft or 0)}" if stage.attached else "knows of no notices: TERM at once"
+        told.append(f"{term}, KILL after {duration_text(stage.hard)}")
+    return told
 
 
 @tells(facts.TaskSpared)
@@ -458,6 +607,9 @@ REASONS = {
     "preempted": "a job of higher priority takes the room",
     "scaled": "the job does not ask for it any more",
     "policy": "the policy in force does not allow it",
+    "paused": "the job was paused",
+    "asked": "somebody asked for it",
+    "drain": "the node is being emptied",
 }
 
 
@@ -577,6 +729,11 @@ CAUSES = {
     "scaled": "the job asks for fewer tasks",
     "policy": "the policy in force would not have admitted it",
     "time-limit": "it has run for as long as it may",
+    "paused": "it is paused",
+    "asked": "by hand",
+    "drain": "its node is being emptied",
+    "device": "a GPU broke under it",
+    "over-share": "it uses more of a GPU than its share",
 }
 
 
@@ -585,6 +742,23 @@ def _eviction_decided(decision: decisions.EvictionDecided, _pool: Pool) -> Said:
     grace = f"grace {duration_text(decision.grace)}"
     who = _members(decision.job, decision.tasks)
     return Said("eviction decided", who, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+
+
+@tells(decisions.DrainDue)
+def _drain_due(decision: decisions.DrainDue, _pool: Pool) -> Said:
+    return Said("drain due", decision.node, "its deadline is over: what is still there leaves", "warn")
+
+
+@tells(decisions.MigrationDecided)
+def _migration_decided(decision: decisions.MigrationDecided, pool: Pool) -> Said:
+    more = _joined(decision.reason, f"grace {duration_text(decision.grace)}", _until(pool, decision.expires, "kept until"))
+    what = "job moves" if decision.cause == "migration" else "job starts again"
+    return Said(what, f"{decision.job} → {places_text(pool, decision.placement)}", more, "evict")
+
+
+@tells(decisions.MigrationRefused)
+def _migration_refused(decision: decisions.MigrationRefused, _pool: Pool) -> Said:
+    return Said("move refused", decision.job, f"it stays: {decision.reason}", "warn")
 
 
 @tells(decisions.EvictionStuck)

@@ -49,7 +49,7 @@ def gpus_text(milli: int) -> str:
 
 def count_text(number: int, thing: str) -> str:
     """`1 job`, `2 jobs`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
 
 
 def _tenths(amount: int, size: int) -> str:

@@ -1,5 +1,6 @@
-"""What the state owes to nodes: a start for every placed task that no agent has confirmed. Re-sent until the log shows it.
+"""What the state owes to nodes: a start for every placed task that no agent has confirmed, and devices to be taken back into use.
 
+Re-sent until the log shows it.
 Each time after twice as long as the time before: an agent that is behind would otherwise be sent what it has not come to yet.
 """
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.messages import JobSpec, StartTask, TaskAt
+from bailiff_bus.messages import ClearDevice, JobSpec, StartTask, TaskAt
 from bailiff_bus.messages.commands import Order
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.places import bits
@@ -44,6 +45,21 @@ class OwedStarts:
                 owed[key] = boot + pause, min(2 * pause, AGAIN_AT_THE_LATEST_AFTER)
                 yield job, pool.nodes[number], tasks
         self._next = owed
+
+
+def owed_clears(pool: Pool) -> Iterator[ClearDevice]:
+    """A command for each device that somebody wants back and whose agent has not answered."""
+    for node in pool.nodes.values():
+        for device in node.devices:
+            if device.clear_seq is not None:
+                yield ClearDevice(
+                    node=node.name,
+                    incarnation=node.incarnation,
+                    sender="admission",
+                    sender_epoch=pool.epoch,
+                    device=device.id,
+                    asked=device.clear_seq,
+                )
 
 
 def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: JobSpec) -> StartTask:

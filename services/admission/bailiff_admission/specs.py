@@ -71,13 +71,12 @@ class JobSpecs:
         digest = digest_of_spec(salt, spec.to_data())
         self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
 
-    async def store(self, producer: Producer, job: str, spec: JobSpec, salt: bytes) -> tuple[str, Awaitable[Receipt]]:
-        """Send the spec; its digest, and what to await before the record that holds it may be appended."""
-        digest = digest_of_spec(salt, spec.to_data())
+    async def store(self, producer: Producer, job: str, digest: str, spec: JobSpec, salt: bytes) -> Awaitable[Receipt]:
+        """Send the spec, which has this digest; await the result before the record that holds it may be appended."""
         stored = StoredSpec(f"{self._domain}/{job}/{digest}".encode(), spec, salt.hex(), digest)
         self._specs[job, digest] = stored
         value = canonical_json({"salt": stored.salt, "spec": spec.to_data()})
-        return digest, await producer.send(topics.JOB_SPECS.name, value, key=stored.key)
+        return await producer.send(topics.JOB_SPECS.name, value, key=stored.key)
 
     async def erase_old(self, producer: Producer, pool: Pool) -> int:
         """Tombstones for jobs that ended long enough ago, and for specs that the log does not name. Returns how many."""

@@ -25,6 +25,7 @@ from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead, Record
@@ -32,10 +33,14 @@ from bailiff_core.records.facts import (
     ClockAdvanced,
     ClockStepped,
     DecisionFailed,
+    DeviceClearRequested,
+    DeviceQuarantined,
+    DeviceUnhealthy,
     DomainCreated,
     InputRejected,
     InputsAdvanced,
     InputsLost,
+    LogSettled,
     NodeJoined,
     PolicyApplied,
     ReportsStale,
@@ -52,9 +57,18 @@ from .inputs import Inputs, Lost
 from .intake import Rejected
 from .intake.requests import Asked, facts_of_request
 from .liveness import Liveness
+from .loss import (
+    NEWEST_COMMANDS,
+    NEWEST_REPORTS,
+    BeyondTheLog,
+    beyond_log,
+    ends_of_reports,
+    look_at_command,
+    newest,
+)
 from .outbox import Outbox
-from .owed import AGAIN_AFTER, OwedStarts, start_command
-from .reading import BeyondTheLog, Read, Reading
+from .owed import AGAIN_AFTER, OwedStarts, owed_clears, start_command
+from .reading import Read, Reading
 from .specs import JobSpecs
 from .suspects import Suspects, place
 
@@ -64,7 +78,6 @@ CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 ALL_INPUTS_EVERY = 10_000
-NEWEST_REPORTS = 2_000  # of each partition; every living agent has said something among them
 MINUTE = 60_000_000
 
 
@@ -103,8 +116,9 @@ class Writer:
         self._inputs = Inputs(view.bus, ambient, {})
         self._recorded: dict[str, int] = {}
         self._muted: dict[str, tuple[int, InputRejected]] = {}
-        self._orphans_told = 0
+        self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
+        self._incarnations: dict[str, str] = {}
         self._checked = self._erased = self._advanced = 0
         self._last_full_inputs = self._last_digest = 0
 
@@ -121,8 +135,10 @@ class Writer:
             await self._specs.load(self._view.bus)
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._recorded = dict(self._pool.inputs)
-            await self._hear_agents()
+            await self._look_for_loss()
             await self._fence_nodes()
+            if self._pool.unsettled:
+                await self._ask_for_inventories()
             await self._send_late_letters()
             with self._metrics.pools.showing(self._view.domain, lambda: gauges.everything(self._pool)):
                 await self._turn([], [], first=True)
@@ -187,33 +203,39 @@ class Writer:
         record(max(head.next_seq, 2), epoch, max(pool.turn, 0) + 1, False, started)
         return records
 
-    async def _hear_agents(self) -> None:
-        """The newest reports, before anything is decided: has an agent obeyed what the log does not hold?
+    async def _look_for_loss(self) -> None:
+        """Before anything is decided: was anybody told, or has an agent obeyed, what the log does not hold?
 
         Raises `BeyondTheLog`.
         """
-        topic = topics.NODE_REPORTS.name
-        ends = {partition: span.end for partition, span in (await self._view.bus.spans(topic)).items()}
-        begins = {at: max(self._inputs.positions.get(f"{topic}/{at}", 0), end - NEWEST_REPORTS) for at, end in ends.items()}
-        unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
-        if not unread:
-            return
-        reader = await self._view.bus.reader(unread)
-        try:
-            while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
-                for message in await reader.read(wait=LONGEST_WAIT):
-                    if domain_of(message) == self._view.domain:
-                        self._reading.look_for_truncation(self._pool, message)
-        except OffsetGone:
-            pass  # the newest that are left will be read in their turn
-        finally:
-            await reader.close()
+        bus, domain, losses = self._view.bus, self._view.domain, []
+        for message in await newest(bus, topics.NODE_REPORTS.name, domain, NEWEST_REPORTS, self._inputs.positions):
+            try:
+                report = self._reading.look_for_truncation(self._pool, message)
+            except BeyondTheLog as loss:
+                losses.append(loss)
+            else:
+                if report is not None:
+                    self._incarnations[report.node] = report.incarnation
+        for message in await newest(bus, topics.NODE_COMMANDS.name, domain, NEWEST_COMMANDS, {}):
+            try:
+                look_at_command(self._pool, message)
+            except BeyondTheLog as loss:
+                losses.append(loss)
+        if losses:
+            raise max(losses, key=lambda loss: (loss.epoch, loss.seq))
+        self._reading.settling.until = await ends_of_reports(bus)
 
     async def _fence_nodes(self) -> None:
         """Old commands of earlier epochs are dead before the first decision of this one."""
-        sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers]
+        sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers if self._is_here(name)]
         for acknowledgement in sent:
             await acknowledgement
+
+    def _is_here(self, name: str) -> bool:
+        """Not so for an agent that has joined anew since, in records that are lost: this fence would tell it to leave."""
+        known = self._pool.nodes[self._pool.node_numbers[name]].incarnation
+        return not self._pool.unsettled or self._incarnations.get(name, known) == known
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
@@ -261,9 +283,8 @@ class Writer:
         stored = []
         draft: Draft | None = None
         try:
-            own = (
-                [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
-            )  # the clock may step here, and what stands in the turn comes after that
+            # The clock may step in our own facts, and what stands in the turn comes after that.
+            own = [ClockAdvanced()] if doubt else self._own_facts(lost, first, jumped)
             draft = Draft(self._pool, self._clock.now())
             for fact in own:
                 draft.add(fact, inputs=self._moved_inputs())
@@ -274,9 +295,8 @@ class Writer:
                     continue
                 reads.append(read)
                 if read.submitted is not None:
-                    demand = read.submitted.demand
-                    store = self._specs.store(self._outbox.producer, demand.job, read.submitted.spec, read.salt)
-                    stored.append((await store)[1])
+                    job, spec = read.submitted.demand.job, read.submitted.spec
+                    stored.append(await self._specs.store(self._outbox.producer, job, read.spec_digest, spec, read.salt))
                 if read.rejected is not None:
                     letters.append((message, read.rejected))
                 for fact in self._facts(message, read):
@@ -327,6 +347,8 @@ class Writer:
             if job in pool.jobs and pool.jobs[job].held_because is None
         ]
         facts += self._unmuted()
+        if pool.unsettled and not self._reading.orphans and self._reading.settling.is_over(pool, self._inputs.positions):
+            facts.append(LogSettled())
         if not first:
             facts += self._liveness.judge(pool)
         wake = wake_at(pool)
@@ -442,6 +464,14 @@ class Writer:
                     text = f"{gone.topic}/{gone.partition}: {gone.from_offset} to {gone.to_offset} were never read"
                     await self._outbox.alarm("critical", "inputs-lost", text, record.seq)
                     await self._ask_for_inventories()
+                case DeviceQuarantined() as dirty:
+                    text = f"{dirty.device} of {dirty.node} is quarantined ({dirty.reason}): {dirty.detail}"
+                    await self._outbox.alarm("warning", "device-quarantined", text, record.seq)
+                case DeviceUnhealthy() as sick:
+                    text = f"{sick.device} of {sick.node} is out of use ({sick.reason}): {sick.detail}"
+                    await self._outbox.alarm("critical", "device-unhealthy", text, record.seq)
+                case DeviceClearRequested():
+                    self._clears_told = 0
         for read in reads:
             if read.missed is not None:
                 await self._ask_for_inventory(read.missed.node, read.missed.incarnation)
@@ -473,6 +503,10 @@ class Writer:
             except ValueError as error:
                 await self._outbox.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
         boot = self._ambient.boot()
+        if boot - self._clears_told >= AGAIN_AFTER:
+            self._clears_told = boot
+            for command in owed_clears(pool):
+                await self._outbox.command(command)
         if self._reading.orphans and boot - self._orphans_told >= AGAIN_AFTER:
             self._orphans_told = boot
             for name, job_id, attempt, task in self._reading.orphans:
@@ -488,6 +522,7 @@ class Writer:
                         attempt=attempt,
                         tasks=(task,),
                         grace=pool.rules.eviction.grace,
+                        term_after=pool.rules.eviction.grace - pool.rules.eviction.grace // PART,
                         cause="not in the log",
                     )
                 )
@@ -506,10 +541,15 @@ class Writer:
     async def _wait_for_operator(self, loss: BeyondTheLog) -> NoReturn:
         """Append nothing until an operator says to go on; that is itself a record. Then begin anew, in a higher epoch."""
         await self._fold_anew()
+        if not beyond_log(self._pool, loss.epoch, loss.seq):
+            raise SteppedDown(f"another writer wrote what {loss.node} has obeyed")
+        if self._pool.seq + 1 != self._writer.head.next_seq:
+            raise SteppedDown("the log is not as this writer left it")
         self._log.error("the log was cut short; waiting for an operator", node=loss.node, epoch=loss.epoch, seq=loss.seq)
         await self._outbox.alarm("critical", "log-truncated", str(loss), self._pool.seq)
         while True:
             messages, _ = await self._inputs.read(self._largest_turn, LONGEST_WAIT)
+            await self._keep_house()
             for message in messages:
                 accepted = self._acceptance(message, loss)
                 if accepted is not None:

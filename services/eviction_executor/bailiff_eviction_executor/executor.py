@@ -6,12 +6,12 @@ from bailiff_bus import gauges, topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
-from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
+from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, SaveTogether, Spare
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Producer
 from bailiff_bus.view import DomainView
 
-from .owed import commands_owed, progress_owed
+from .owed import commands_owed, progress_owed, steps_owed
 
 AGAIN_AFTER = 2_000_000
 LONGEST_WAIT = 0.5
@@ -40,7 +40,8 @@ class Executor:
 
     async def _pay(self, producer: Producer) -> None:
         pool, domain = self._view.pool, self._view.domain
-        owed: list[BegunEviction | GivenUpPlan | Evict | Spare] = [*progress_owed(pool), *commands_owed(pool)]
+        owed: list[BegunEviction | GivenUpPlan | Evict | SaveTogether | Spare]
+        owed = [*progress_owed(pool), *commands_owed(pool), *steps_owed(pool)]
         boot, still = self._ambient.boot(), {}
         for body in owed:
             key = body.model_dump_json()
@@ -49,7 +50,7 @@ class Executor:
                 still[key] = last
                 continue
             still[key] = boot
-            if isinstance(body, Evict | Spare):
+            if isinstance(body, Evict | SaveTogether | Spare):
                 topic, message_key = topics.NODE_COMMANDS.name, body.node
                 self._metrics.commands_sent.labels(domain, type(body).__name__).inc()
             else:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, Spare
+from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, SaveTogether, Spare
 from bailiff_bus.messages.commands import Order
 from bailiff_core.lifecycle.evictions import evictions_of, leaving
+from bailiff_core.lifecycle.grace import term_after
+from bailiff_core.lifecycle.together import common_step
 from bailiff_core.model.pool import Job, Plan, Pool, Task
 from bailiff_core.placement.last_look import fits_without_evictions
 
@@ -57,9 +59,27 @@ def commands_owed(pool: Pool) -> Iterator[Evict | Spare]:
                     **_common(pool, job, node, eviction.begun_seq),
                     tasks=tasks,
                     grace=eviction.grace,
+                    term_after=term_after(pool, job, eviction.grace),
                     cause=eviction.cause,
                     for_job=eviction.for_job,
                 )
+
+
+def steps_owed(pool: Pool) -> Iterator[SaveTogether]:
+    """A gang that leaves as a whole and listens: the step at which all of it saves, until every agent has set it."""
+    for entry in leaving(pool):
+        begun = entry.eviction.begun_seq
+        found = common_step(entry) if begun is not None and entry.eviction.spare_seq is None else None
+        if begun is None or found is None:
+            continue
+        step, agreed = found
+        waiting = [
+            task
+            for task in entry.tasks
+            if task.attached and ("step_agreed" not in task.reached if agreed else task.confirmed != step)
+        ]
+        for node, tasks in _by_node(waiting):
+            yield SaveTogether(**_common(pool, entry.job, node, begun), tasks=tasks, step=step, agreed=agreed)
 
 
 def _told(task: Task) -> bool:

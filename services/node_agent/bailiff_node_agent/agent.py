@@ -6,30 +6,36 @@ link sends in order. What is on disk when the agent dies is enough for the next 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import (
     MESSAGE_TYPES,
+    ClearDevice,
     Evict,
     EvictionStageReached,
     Fence,
     NodeAnnounced,
     NodeHeartbeat,
     ReportBody,
+    SaveTogether,
     SendInventory,
     Spare,
     StartTask,
     TaskAt,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
@@ -37,20 +43,25 @@ from bailiff_bus.messages.reports import FenceSeen
 from bailiff_bus.metrics import Metrics
 from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
-from bailiff_core.records.facts import DeviceFacts
-from bailiff_core.records.facts import DeviceReading as ReadingFact
+from bailiff_core.lifecycle.grace import PART
+from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
+from .custody import Custody, Left, reading_fact
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .disk.fences import Verdict
 from .environment import SecretMissing, environment
+from .hearing import Heard, stage_of, stuck_in
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
+from .scratch import Scratch
 from .settings import NodeDeclaration
+from .sharers import Sharer, Sharers
 
-RELEASE_LOOKS_S = 60.0
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
-TERMINATED = "terminated"  # on disk only: TERM has really been sent
+FENCE_LATE = 1_000_000
+TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
+NOTED: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 SUPERSEDED = "another agent has joined under this node's name"
 
@@ -65,7 +76,8 @@ class Held:
     state: str = "running"
     exit_code: int | None = None
     reason: str = ""
-    stages: set[str] = field(default_factory=set)
+    stages: dict[str, Stage | None] = field(default_factory=dict)
+    heard: Heard = field(default_factory=Heard)
     before: tuple[DeviceReading, ...] | None = None
     pids: tuple[int, ...] = ()
     last_report: int | None = None
@@ -88,6 +100,8 @@ class Machine:
     secrets: Path | None = None
     master_address: str | None = None
     release_poll_s: float = 0.1
+    release_timeout_s: float = 60.0
+    device_look_s: float = 5.0
 
 
 class Agent:
@@ -100,11 +114,16 @@ class Agent:
         self.lease = told[0] if told else LEASE_UNTIL_TOLD
         self.lost_margin = told[1] if len(told) > 1 else MARGIN_UNTIL_TOLD
         self._leased_from = ambient.boot()
-        self._cut_off = self._joined = False
+        self._cut_off = self._joined = self._knows_lease = False
+        self._announced_at = 0
         self._held: dict[TaskKey, Held] = {}
         self._forgetting: dict[TaskKey, asyncio.Task[None]] = {}
         self._shares = ShareLedger(machine.storage)
-        self._baseline: dict[str, int] = {}
+        self._custody = Custody(
+            machine.inventory, machine.storage, machine.incarnation.boot_id, self._report, self._devices_in_use
+        )
+        self._sharers = Sharers(machine.inventory)
+        self._scratch = Scratch(machine.folder)
         self._jobs: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
         self._log = logger(domain=machine.node.domain, node=machine.node.name)
@@ -116,23 +135,26 @@ class Agent:
         machine = self.machine
         if machine.reports.next_number:
             machine.reports.sent(machine.reports.next_number - 1)  # the announcement says it all
+        ends: list[Exit] = []
         for name, runtime in machine.runtimes.items():
             for found in await runtime.adopt():
+                ends += [found] if isinstance(found, Exit) else []
                 held = Held(found.key, name, found.device_ids)
                 self._held[found.key] = held
                 if isinstance(found, Exit):
                     held.state, held.exit_code = "exited", found.code
-                    held.stages.update(found.lease_stages)
                     held.reason = _why(found)
         for eviction in machine.evictions.running():
             held_by_key = {str(key): held for key, held in self._held.items()}
             if eviction.key in held_by_key:
-                held_by_key[eviction.key].stages.update(_stages_until(eviction.stage))
+                held_by_key[eviction.key].stages.update(_stages_until(eviction))
             else:
                 machine.evictions.end(eviction.key)
-        taken = {device for held in self._held.values() for device in held.devices}
-        free = [device.id for device in machine.inventory.list() if device.id not in taken]
-        self._baseline = {reading.device_id: reading.memory_used or 0 for reading in read_devices(machine.inventory, free)}
+        for held in self._held.values():
+            self._listen(held, tell=False)
+        for found in ends:
+            self._ended_alone(self._held[found.key], found, tell=False)
+        self._custody.adopted()
         self.announce()
 
     async def run(self) -> None:
@@ -144,7 +166,13 @@ class Agent:
                 self._spawn(self._release(held))
             elif eviction is not None:
                 self._spawn(self._drive(held, eviction))
-        watchers = [asyncio.ensure_future(self._watch(runtime)) for runtime in self.machine.runtimes.values()]
+        for held in list(self._held.values()):
+            self._tell_resumed(held)
+            self._tell_news(held)
+        runtimes = self.machine.runtimes.values()
+        watchers = [asyncio.ensure_future(watch(runtime)) for runtime in runtimes for watch in (self._watch, self._hear)]
+        watchers += [asyncio.ensure_future(self._custody.watch(self.machine.device_look_s))]
+        watchers += [asyncio.ensure_future(self._watch_killed()), asyncio.ensure_future(self._watch_sharers())]
         try:
             await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
             for done in (*watchers, self._failed):
@@ -173,7 +201,7 @@ class Agent:
 
     def announce(self) -> None:
         """Who this is and everything it holds."""
-        machine = self.machine
+        machine, self._announced_at = self.machine, self._ambient.boot()
         devices = machine.inventory.list()
         cpu_milli, memory_bytes = machine.node.room(len(devices))
         self._report(
@@ -185,18 +213,8 @@ class Agent:
             memory_bytes=memory_bytes,
             max_tasks=machine.node.max_tasks,
             labels=machine.node.labels,
-            devices=tuple(
-                DeviceFacts(
-                    id=device.id,
-                    kind=device.kind,
-                    model=device.model,
-                    memory_bytes=device.memory,
-                    parent=device.parent,
-                    healthy=device.healthy,
-                    labels=dict(device.labels),
-                )
-                for device in devices
-            ),
+            devices=self._custody.facts(),
+            dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
             fence=self.fence_seen(),
         )
@@ -213,7 +231,7 @@ class Agent:
     def fence_seen(self) -> FenceSeen:
         """The highest position obeyed."""
         epoch, seq = self.machine.fences.highest or (0, 0)
-        return FenceSeen(epoch=epoch, seq=seq)
+        return FenceSeen(epoch=epoch, seq=seq, heard=max(0, self.machine.fences.admission_epoch))
 
     def received(self, number: int) -> None:
         """This report and all before it are in Kafka: what they told of for good can be forgotten."""
@@ -254,6 +272,8 @@ class Agent:
                 "exit_code": held.exit_code,
                 "reason": held.reason,
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
+                "stages": tuple(stage for stage in held.stages.values() if stage is not None),
+                "step": self._published(held) if held.state != "running" else None,
             }
         )
 
@@ -283,7 +303,7 @@ class Agent:
         """
         if self._cut_off or not self._lease_is_over():
             return
-        self._cut_off, self._joined = True, False
+        self._cut_off, self._joined, self._knows_lease = True, False, False
         self._log.error("not heard for longer than the lease: tasks are stopped, and the node joins anew", lease_us=self.lease)
         fresh = replace(self.machine.incarnation, incarnation=self._ambient.fresh().hex())
         self.machine = replace(self.machine, incarnation=fresh)
@@ -301,7 +321,7 @@ class Agent:
     def _leave(self, grace: int, reason: str) -> None:
         for held in self._held.values():
             if held.state == "running" and self.machine.evictions.get(str(held.key)) is None:
-                self._begin_eviction(held, grace, {"reason": reason, "for": ""})
+                self._begin_eviction(held, grace, grace - grace // PART, {"reason": reason, "for": ""})
 
     # --- commands
 
@@ -318,19 +338,31 @@ class Agent:
             return
         match command:
             case Fence():
-                self._joined = True
+                self._joined = self._knows_lease = True
                 if (command.lease, command.lost_margin) != (self.lease, self.lost_margin):
                     self.lease, self.lost_margin = command.lease, command.lost_margin
                     machine.storage.replace("lease", f"{self.lease} {self.lost_margin}".encode())
                     self.renew(self._leased_from)
             case SendInventory():
                 self.announce()
+            case StartTask() if not self._knows_lease:
+                self._ask_for_lease()
+            case ClearDevice():
+                self._custody.clear(command.device, command.asked)
             case StartTask():
                 await self._start(command)
             case Evict():
                 await self._evict(command)
             case Spare():
                 self._spare(command)
+            case SaveTogether():
+                self._save_together(command)
+
+    def _ask_for_lease(self) -> None:
+        """The fence that answers an announcement was lost on the way. What was not started is ordered again."""
+        if self._ambient.boot() - self._announced_at > FENCE_LATE:
+            self._log.warning("no start is obeyed before the node's lease is known: announcing again")
+            self.announce()
 
     def _fence_of_another(self, fence: Fence) -> None:
         """After this incarnation has joined, a fence for another one means that the log listens to that one alone."""
@@ -347,6 +379,9 @@ class Agent:
         position = (command.order.epoch, command.order.seq)
         verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
+            devices = [device for each in tasks.values() for device in each]
+            if self.machine.fences.all_before(command.sender_epoch, command.job, devices):
+                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed since: it is to be answered
             self._refused(command)
         return verdicts
 
@@ -376,6 +411,9 @@ class Agent:
         return None
 
     def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
+        earlier = self._held.get(key)
+        if earlier is not None and earlier.state != "released":
+            return f"attempt {key.attempt} of it is still here, from an order that the log has forgotten"
         part = part_of(task, self.machine.inventory.list())
         for device in task.devices:
             others = [
@@ -384,12 +422,17 @@ class Agent:
             if self._shares.too_much(part, (str(held.key) for held in others)):
                 holder = others[0].key
                 return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
-        return None
+        return self._custody.refusal(task.devices, alone=part is None)
+
+    def _devices_in_use(self) -> set[str]:
+        return {device for held in self._held.values() if held.state != "released" for device in held.devices}
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
+        elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
+            await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
         try:
             env = environment(
@@ -399,6 +442,7 @@ class Agent:
                 secrets=machine.secrets,
                 master_address=machine.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
+                scratch=None if command.spec.runtime == "simulated" else self._scratch.make(key),
             )
         except SecretMissing as missing:
             self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
@@ -408,7 +452,8 @@ class Agent:
             self._shares.enter(str(key), part)
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs")
+        room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room)
         held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
@@ -444,20 +489,25 @@ class Agent:
             elif held.state != "running":
                 self._tell_end(held)
             elif self.machine.evictions.get(str(key)) is None:
-                self._begin_eviction(held, command.grace, {"reason": command.cause, "for": command.for_job or ""})
+                about = {"reason": command.cause, "for": command.for_job or ""}
+                self._begin_eviction(held, command.grace, command.term_after, about)
             else:
-                for stage in sorted(held.stages - {TERMINATED}):
-                    self._tell(key, EvictionStageReached, stage=stage)
+                for stage in held.stages.values():
+                    if stage is not None:
+                        self._tell(key, EvictionStageReached, **stage.model_dump())
 
-    def _begin_eviction(self, held: Held, grace: int, detail: dict[str, str]) -> None:
+    def _begin_eviction(self, held: Held, grace: int, term_after: int | None, about: dict[str, str]) -> None:
+        self._listen(held)
+        steps, attached = self.machine.runtimes[held.runtime].steps(held.key), held.heard.attached
+        term_us = min(term_after or 0, grace) if attached else 0
         eviction = RunningEviction(
             key=str(held.key),
             notice_boottime_us=self._ambient.boot(),
-            grace_us=0,
-            kill_after_us=grace,
+            grace_us=term_us,
+            kill_after_us=grace - term_us,
             stage="begun",
             boot_id=self.machine.incarnation.boot_id,
-            detail=detail,
+            detail={**about, "attached": attached, "step": steps.published, "pace": steps.pace},
         )
         self.machine.evictions.begin(eviction)
         self._spawn(self._drive(held, eviction))
@@ -472,39 +522,61 @@ class Agent:
             obeyed = held is None or held.state != "running" or self.machine.evictions.get(str(key)) is not None
             self._tell(key, TaskNotSpared if obeyed else TaskWasSpared, order=command.order.seq)
 
-    # --- evictions: notice and TERM, grace, KILL
+    def _save_together(self, command: SaveTogether) -> None:
+        """The gang's common step, to be confirmed or agreed on. Past the soft deadline each rank has saved by itself."""
+        verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
+        for index in command.tasks:
+            held = self._held.get(TaskKey(command.job, command.attempt, str(index)))
+            eviction = self.machine.evictions.get(str(held.key)) if held is not None else None
+            if verdicts[index] == "stale" or held is None or held.state != "running" or "noticed" not in held.stages:
+                continue
+            if eviction is None or self._ambient.boot() >= eviction.term_boottime_us:
+                continue
+            self.machine.runtimes[held.runtime].propose(held.key, command.step, agreed=command.agreed)
+            if command.agreed:
+                self._stage(held, eviction, "step_agreed", step=command.step)
+
+    # --- evictions: notice, TERM, KILL
 
     async def _drive(self, held: Held, eviction: RunningEviction) -> None:
         runtime = self.machine.runtimes[held.runtime]
-        grace_s = eviction.kill_after_us / 1_000_000
+        term_at, kill_at = eviction.term_boottime_us, eviction.kill_boottime_us
         try:
-            if "term_sent" not in held.stages:
+            if "noticed" not in held.stages:
                 held.before = read_devices(self.machine.inventory, held.devices)
                 held.pids = runtime.pids(held.key)
-                await runtime.notice(held.key, {**eviction.detail, "grace_s": int(grace_s)})
-                self._stage(held, eviction, "noticed")
-                # Said before it is done: the exit that follows must not be read before its cause.
-                self._stage(held, eviction, "term_sent")
+                await runtime.deadlines(held.key, term_at, kill_at)
+                await runtime.notice(held.key, _notice(eviction), term_at, kill_at)
+                self._stage(held, eviction, "noticed", **_noticed(eviction))
+            await self._sleep_until(term_at)
+            if held.state != "running":
+                return
             if TERMINATED not in held.stages:
+                # Said before it is done: the exit that follows must not be read before its cause.
+                late: dict[str, Any] = {"stuck_in": stuck_in(held.stages)} if eviction.grace_us else {}
+                self._stage(held, eviction, "term_sent", **late)
                 # Noted after it is done: an agent that dies in between says TERM twice rather than never.
-                await runtime.terminate(held.key, grace_s)
-                self._note(held, eviction, TERMINATED)
-            await self._sleep_until(eviction.kill_boottime_us)
+                await runtime.terminate(held.key, (kill_at - term_at) / 1_000_000)
+                held.stages[TERMINATED] = None
+                self._note(eviction, TERMINATED)
+            await self._sleep_until(kill_at)
             if held.state == "running":
-                self._stage(held, eviction, "kill_sent")
+                self._stage(held, eviction, "kill_sent", stuck_in=stuck_in(held.stages))
                 await runtime.kill(held.key)
         except UnknownTask:
             return  # it ended and was forgotten meanwhile
 
-    def _stage(self, held: Held, eviction: RunningEviction, stage: str) -> None:
+    def _stage(self, held: Held, eviction: RunningEviction, stage: EvictionStage, *, tell: bool = True, **facts: Any) -> None:
         if stage in held.stages:
             return
-        self._note(held, eviction, stage)
         after = max(0, self._ambient.boot() - eviction.notice_boottime_us)
-        self._tell(held.key, EvictionStageReached, stage=stage, after=after)
+        held.stages[stage] = reached = Stage(stage=stage, after=after, **facts)
+        if stage in NOTED:
+            self._note(eviction, stage)
+        if tell:
+            self._tell(held.key, EvictionStageReached, **reached.model_dump())
 
-    def _note(self, held: Held, eviction: RunningEviction, stage: str) -> None:
-        held.stages.add(stage)
+    def _note(self, eviction: RunningEviction, stage: str) -> None:
         if self.machine.evictions.get(eviction.key) is not None:
             self.machine.evictions.reached(eviction.key, stage)
 
@@ -515,6 +587,38 @@ class Agent:
 
     # --- exits and release
 
+    async def _watch_killed(self) -> None:
+        """A task that KILL does not end, as when it waits for a device that hangs, leaves its devices dirty."""
+        machine, since = self.machine, dict[TaskKey, float]()
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(machine.device_look_s)
+            stuck = {key: held for key, held in self._held.items() if held.state == "running" and "kill_sent" in held.stages}
+            since = {key: since.get(key, loop.time()) for key in stuck}
+            for key, held in stuck.items():
+                if loop.time() - since[key] >= machine.release_timeout_s:
+                    pids = machine.runtimes[held.runtime].pids(key)
+                    self._custody.hung(
+                        read_devices(machine.inventory, held.devices), Left(key.job, key.attempt, int(key.task), pids)
+                    )
+
+    async def _watch_sharers(self) -> None:
+        """Tasks that share a device may use their part of its memory."""
+        while True:
+            await asyncio.sleep(self.machine.device_look_s)
+            sharers = [
+                Sharer(key, held.devices, part, self.machine.runtimes[held.runtime].pids(key))
+                for key, held in self._held.items()
+                if held.state == "running" and (part := self._shares.part(str(key))) is not None
+            ]
+            if self.machine.inventory.slow:
+                found = await asyncio.to_thread(self._sharers.look, sharers)
+            else:
+                found = self._sharers.look(sharers)
+            for over in found:
+                self._log.warning("a task uses more of a GPU than its share", job=over.key.job, device=over.device)
+                self._tell(over.key, TaskOverShare, device=over.device, used_bytes=over.used, share_bytes=over.share)
+
     async def _watch(self, runtime: Runtime) -> None:
         while True:
             end = await runtime.wait_exit()
@@ -523,35 +627,121 @@ class Agent:
                 self._exited(held, end)
 
     def _exited(self, held: Held, end: Exit) -> None:
+        self._listen(held)
         held.state, held.exit_code, held.reason = "exited", end.code, _why(end)
-        for stage in end.lease_stages:
-            if stage not in held.stages:
-                held.stages.add(stage)
-                self._tell(held.key, EvictionStageReached, stage=stage)
-        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason)
+        self._ended_alone(held, end)
+        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason, step=self._published(held))
         self._spawn(self._release(held))
 
+    def _ended_alone(self, held: Held, end: Exit, *, tell: bool = True) -> None:
+        """Stages that its supervisor went through without the agent."""
+        for name in NOTED:
+            if name in (*end.lease_stages, *end.deadline_stages) and name not in held.stages:
+                stuck = stuck_in(held.stages) if name != "noticed" else None
+                held.stages[name] = stage = Stage(stage=name, stuck_in=stuck)
+                if tell:
+                    self._tell(held.key, EvictionStageReached, **stage.model_dump())
+
+    # --- what tasks say
+
+    async def _hear(self, runtime: Runtime) -> None:
+        while True:
+            held = self._held.get(await runtime.wait_word())
+            if held is not None and held.state == "running":
+                self._listen(held)
+
+    def _listen(self, held: Held, *, tell: bool = True) -> None:
+        """Take what the task has said since; `tell`: report it."""
+        runtime, eviction = self.machine.runtimes[held.runtime], self.machine.evictions.get(str(held.key))
+        for line in runtime.said(held.key, held.heard.newest):
+            held.heard.take(line)
+            stage = stage_of(line, eviction.notice_boottime_us) if eviction is not None else None
+            if stage is not None and "noticed" in held.stages and stage.stage not in held.stages:
+                held.stages[stage.stage] = stage
+                held.heard.checkpoint_untold &= stage.checkpoint is None  # it is told with the stage
+                if tell:
+                    self._tell(held.key, EvictionStageReached, **stage.model_dump())
+            if line.say == "resumed" and tell:
+                self._tell_resumed(held)
+        confirmed = runtime.steps(held.key).confirmed if eviction is not None and "noticed" in held.stages else None
+        before = held.stages.get("step_confirmed")
+        if eviction is not None and confirmed is not None and (before is None or confirmed > (before.step or 0)):
+            held.stages.pop("step_confirmed", None)  # a rank that was further on has raised it
+            self._stage(held, eviction, "step_confirmed", tell=tell, step=confirmed)
+        if tell:
+            self._tell_news(held)
+
+    def _tell_resumed(self, held: Held) -> None:
+        if held.heard.resumed is not None and held.state == "running":
+            content = held.heard.resumed.content
+            self._tell(held.key, TaskHasResumed, **{name: content[name] for name in ("step", "from_attempt", "passed_over")})
+
+    def _tell_news(self, held: Held) -> None:
+        """At once, or when enough time has passed since the last news: of what is said meanwhile the newest counts."""
+        loop, at = asyncio.get_running_loop(), held.heard.next_at()
+        if at is None or held.state != "running":
+            return
+        if at <= loop.time():
+            steps = self.machine.runtimes[held.runtime].steps(held.key)
+            self._tell(held.key, TaskHasProgressed, **held.heard.news(steps, self._ambient.boot(), loop.time()))
+        elif held.heard.waits_until is None or at < held.heard.waits_until:
+            held.heard.waits_until = at
+            self._spawn(self._tell_later(held, at - loop.time()))
+
+    async def _tell_later(self, held: Held, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        held.heard.waits_until = None
+        self._tell_news(held)
+
+    def _published(self, held: Held) -> int | None:
+        return self.machine.runtimes[held.runtime].steps(held.key).published
+
     async def _release(self, held: Held) -> None:
-        """Look until the devices are seen free; nobody gets them before that."""
+        """Look until the devices are seen free; those that are not in time are quarantined, and nobody gets them before."""
         machine = self.machine
         runtime = machine.runtimes[held.runtime]
+        host = await self._host(held)
+        if runtime.pids(held.key):
+            self._spawn(_kill(runtime, held.key))  # what got away from its supervisor has had its grace with the others
+        if held.exit_code != 0:
+            await self._custody.look()  # whether a device broke under it has to be known before the room is free
         while True:
             proof = await prove_release(
                 machine.inventory,
                 held.devices,
                 lambda: runtime.pids(held.key),
-                self._baseline,
-                RELEASE_LOOKS_S,
+                self._custody.baseline,
+                machine.release_timeout_s,
                 machine.release_poll_s,
                 before=held.before,
                 seen_pids=held.pids,
                 shared=self._shares.part(str(held.key)) is not None,
             )
-            if proof.free:
-                break
-            self._log.error("devices are not free after their task", job=held.key.job, held_by=proof.held_by)
+            if not proof.free:
+                left = Left(held.key.job, held.key.attempt, int(held.key.task), proof.of_task)
+                self._custody.not_free(proof, left)
+            if not proof.living:
+                break  # what is dirty stays out of use; the rest of its room is free
+            self._log.error("a task's processes do not end", job=held.key.job, held_by=proof.held_by)
+        if held.runtime != "simulated":
+            await asyncio.to_thread(self._scratch.remove, held.key)
+        after_it = await self._host(held)
         held.state = "released"
-        held.last_report = self._tell(held.key, TaskIsReleased, before=_readings(proof.before), after=_readings(proof.after))
+        before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
+        held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after, host_before=host, host_after=after_it)
+
+    async def _host(self, held: Held) -> HostReading | None:
+        """What the task has of its machine now, beside devices; `None` for one that is only a time."""
+        if held.runtime == "simulated":
+            return None
+        runtime = self.machine.runtimes[held.runtime]
+        scratch = await asyncio.to_thread(self._scratch.used, held.key)
+        return HostReading(processes=len(runtime.pids(held.key)), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
+
+
+async def _kill(runtime: Runtime, key: TaskKey) -> None:
+    with suppress(UnknownTask):
+        await runtime.kill(key)
 
 
 def kept_report(body: ReportBody) -> bytes:
@@ -567,23 +757,41 @@ def read_report(kept: bytes) -> ReportBody:
     return body
 
 
-def _stages_until(stage: str) -> tuple[str, ...]:
-    order = ("noticed", "term_sent", TERMINATED, "kill_sent")
-    return order[: order.index(stage) + 1] if stage in order else ()
+def _stages_until(eviction: RunningEviction) -> dict[str, Stage | None]:
+    """What is known of an eviction that an earlier agent began; what the task said is in its own journal."""
+    order: tuple[EvictionStage | Literal["terminated"], ...] = ("noticed", "term_sent", TERMINATED, "kill_sent")
+    found: dict[str, Stage | None] = {}
+    for stage in order[: order.index(eviction.stage) + 1] if eviction.stage in order else ():
+        if stage == TERMINATED:
+            found[stage] = None
+        else:
+            found[stage] = Stage(stage=stage, **_noticed(eviction)) if stage == "noticed" else Stage(stage=stage)
+    return found
+
+
+def _noticed(eviction: RunningEviction) -> dict[str, Any]:
+    known = {name: value for name in ("attached", "step", "pace") if (value := eviction.detail.get(name)) is not None}
+    return {**known, "soft": eviction.grace_us, "hard": eviction.grace_us + eviction.kill_after_us}
+
+
+def _notice(eviction: RunningEviction) -> dict[str, Any]:
+    """What the job is told, apart from its deadlines on the boot-time clock."""
+    total = eviction.grace_us + eviction.kill_after_us
+    return {
+        "reason": eviction.detail["reason"],
+        "for_job": eviction.detail["for"] or None,
+        "soft_s": eviction.grace_us // 1_000_000,
+        "hard_s": total // 1_000_000,
+    }
 
 
 def _why(end: Exit) -> str:
     if end.lease_stages:
         return "its agent was not heard in Kafka for longer than the node's lease, so its supervisor stopped it"
+    if end.deadline_stages:
+        return "its agent was dead when its deadline came, so its supervisor kept it"
     if end.error is not None:
         return end.error
     if end.supervisor_lost:
         return "its supervisor was lost, so what was left of it was ended"
     return f"{end.leftovers} processes that it left behind were ended" if end.leftovers else ""
-
-
-def _readings(readings: tuple[DeviceReading, ...]) -> tuple[ReadingFact, ...]:
-    return tuple(
-        ReadingFact(device=reading.device_id, memory_used=reading.memory_used or 0, processes=len(reading.pids))
-        for reading in readings
-    )

@@ -6,6 +6,7 @@ their jobs.
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack
 from typing import NoReturn
 
 from bailiff_bus import topics
@@ -31,6 +32,7 @@ class Link:
         self._agents: dict[tuple[str, str], Agent] = {}
         self._news = asyncio.Event()
         self._sent: dict[tuple[str, str], int] = {}
+        self._read_to: dict[int, int] = {}
         self.waiting_for: str | None = "not connected yet"
 
     def add(self, agent: Agent) -> None:
@@ -62,39 +64,39 @@ class Link:
             pause = FIRST_PAUSE_S if self.waiting_for is None else min(2 * pause, LONGEST_PAUSE_S)
 
     async def _connected(self) -> None:
-        producer = await self._bus.producer()
-        reader = await self._bus.reader([])
-        tasks = [
-            asyncio.ensure_future(self._read_commands(reader)),
-            asyncio.ensure_future(self._send_reports(producer)),
-            asyncio.ensure_future(self._send_heartbeats(producer)),
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await reader.close()
-            await producer.close(1.0)
+        async with AsyncExitStack() as stack:
+            producer = await self._bus.producer()
+            stack.push_async_callback(producer.close, 1.0)
+            reader = await self._bus.reader([])
+            stack.push_async_callback(reader.close)
+            await self._new_partitions()  # before anything is reported that is answered
+            for partition, offset in self._read_to.items():
+                reader.follow(topics.NODE_COMMANDS.name, partition, offset)
+            self.waiting_for = None
+            tasks = [
+                asyncio.ensure_future(self._read_commands(reader)),
+                asyncio.ensure_future(self._send_reports(producer)),
+                asyncio.ensure_future(self._send_heartbeats(producer)),
+            ]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- commands
 
     async def _read_commands(self, reader: Reader) -> NoReturn:
-        """From the end on: what came before is repeated by those who are owed an answer."""
         loop = asyncio.get_running_loop()
-        followed: set[int] = set()
-        looked: float | None = None
+        looked = loop.time()
         while True:
-            if looked is None or loop.time() - looked >= LOOK_FOR_PARTITIONS_EVERY_S:
-                for partition, span in (await self._bus.spans(topics.NODE_COMMANDS.name)).items():
-                    if partition not in followed:
-                        reader.follow(topics.NODE_COMMANDS.name, partition, span.begin if looked is not None else span.end)
-                        followed.add(partition)
+            if loop.time() - looked >= LOOK_FOR_PARTITIONS_EVERY_S:
+                for partition in await self._new_partitions():
+                    reader.follow(topics.NODE_COMMANDS.name, partition, self._read_to[partition])
                 looked = loop.time()
-                self.waiting_for = None
             try:
                 messages = await reader.read(wait=0.5)
             except OffsetGone as gone:
@@ -102,6 +104,16 @@ class Link:
                 continue
             for message in messages:
                 await self._obey(message)
+                self._read_to[message.partition] = message.offset + 1
+
+    async def _new_partitions(self) -> list[int]:
+        """Those not known yet. The first ones count from their end: what came before is repeated by whoever is owed an answer."""
+        first, new = not self._read_to, []
+        for partition, span in (await self._bus.spans(topics.NODE_COMMANDS.name)).items():
+            if partition not in self._read_to:
+                self._read_to[partition] = span.end if first else span.begin
+                new.append(partition)
+        return new
 
     async def _obey(self, message: Message) -> None:
         try:

@@ -3,6 +3,7 @@
 import pytest
 from tests.log_builder import Story
 
+from bailiff_admission.intake.requests import digest_of_spec
 from bailiff_admission.specs import JobSpecs
 from bailiff_bus import topics
 from bailiff_bus.memory import MemoryBus, MemoryCluster
@@ -20,8 +21,8 @@ def bus() -> MemoryBus:
 
 async def stored(specs: JobSpecs, bus: MemoryBus, salt: bytes, job: str = "train-1") -> str:
     producer = await bus.producer()
-    digest, acknowledged = await specs.store(producer, job, SPEC, salt)
-    await acknowledged
+    digest = digest_of_spec(salt, SPEC.to_data())
+    await (await specs.store(producer, job, digest, SPEC, salt))
     return digest
 
 

@@ -25,7 +25,7 @@ def test_an_eviction_has_come_as_far_as_the_slowest_of_its_tasks() -> None:
     assert stage_of(leaving(gone, task("released"))) == "exited"
     assert stage_of(leaving(told, spare_seq=7)) == "taken-back"
     assert stage_of(leaving(told, stuck=True)) == "stuck"
-    assert len(STAGES) == 8
+    assert len(STAGES) == 12
 
 
 def test_a_pool_is_told_of_only_while_somebody_works_on_it() -> None:

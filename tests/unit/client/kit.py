@@ -15,7 +15,23 @@ from bailiff_bus import topics
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.memory import MemoryBus, MemoryCluster
-from bailiff_bus.messages import AcceptTruncation, ApplyPolicy, CancelJob, ReplaceNode, ReturnNode, ScaleJob, SetJob, SubmitJob
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    ApplyPolicy,
+    CancelJob,
+    ClearQuarantine,
+    DrainNode,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
+    ReplaceNode,
+    ReturnNode,
+    ScaleJob,
+    SetJob,
+    SubmitJob,
+    UndrainNode,
+    UnpauseJob,
+)
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_turn, fold
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -268,11 +284,22 @@ class AnsweringBus(MemoryBus):
         if isinstance(body, ReturnNode):
             self.scribe.turn(facts.NodeReturned(request=request, node=body.node))
             return
+        if isinstance(body, ClearQuarantine):
+            node = self.scribe.pool.nodes[self.scribe.pool.node_numbers[body.node]]
+            device = node.devices[int(body.device)].id
+            fact = facts.DeviceClearRequested(request=request, node=body.node, device=device, reason=body.reason)
+            self.scribe.turn(fact)
+            return
         if isinstance(body, AcceptTruncation):
             self.scribe.turn(facts.LogTruncated(request=request, epoch=body.epoch, seq=body.seq, reason=body.reason))
             return
         if isinstance(body, CancelJob) and body.job in self.scribe.pool.jobs:
             self.scribe.turn(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
+            return
+        by_hand = BY_HAND.get(type(body))
+        known = {**self.scribe.pool.jobs, **self.scribe.pool.node_numbers}
+        if by_hand is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
+            self.scribe.turn(by_hand.model_validate({"request": request, **body.model_dump()}))
             return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
@@ -283,6 +310,14 @@ class AnsweringBus(MemoryBus):
         self.scribe.turn(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
+BY_HAND = {
+    EvictJob: facts.JobEvictionAsked,
+    PauseJob: facts.JobPaused,
+    UnpauseJob: facts.JobUnpaused,
+    MigrateJob: facts.JobMigrationAsked,
+    DrainNode: facts.NodeDrained,
+    UndrainNode: facts.NodeUndrained,
+}
 _SEEN: set[tuple[str, str]] = set()
 
 

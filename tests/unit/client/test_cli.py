@@ -318,14 +318,14 @@ def test_accept_truncation(bailiff: Run, scribe: Scribe) -> None:
 def test_policy_goes_round(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     shown = bailiff("policy", "show", "-o", "yaml").output
     file = tmp_path / "policy.yaml"
-    file.write_text(shown.replace("grace: 30s", "grace: 45s").replace("search_steps: 20000", "search_steps: 500"))
+    file.write_text(shown.replace("grace: 150s", "grace: 45s").replace("search_steps: 20000", "search_steps: 500"))
     assert bailiff("policy", "check", str(file)).output.startswith(str(file))
     before = scribe.pool.rules
     applied = bailiff("policy", "apply", str(file))
     assert applied.exit_code == ExitCode.DONE, applied.output
     assert [line.strip() for line in applied.output.splitlines()[1:]] == [
         "preemption.search_steps: 20000 → 500",
-        "eviction.grace: 30s → 45s",
+        "eviction.grace: 150s → 45s",
     ]
     assert scribe.pool.rules.eviction.grace == 45 * SECOND
     assert scribe.pool.rules.retention == before.retention
@@ -353,7 +353,7 @@ def test_the_whole_policy_is_shown(scribe: Scribe, monkeypatch: pytest.MonkeyPat
 
 def test_a_policy_made_from_an_older_one_overwrites_nothing(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
-    file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 30s", "grace: 45s"))
+    file.write_text(bailiff("policy", "show", "-o", "yaml").output.replace("grace: 150s", "grace: 45s"))
     assert bailiff("project", "create", "vision", "--gpus", "4").exit_code == ExitCode.DONE  # somebody else, meanwhile
     late = bailiff("policy", "apply", str(file))
     assert (late.exit_code, "policy-changed" in late.stderr) == (ExitCode.REJECTED, True)

@@ -22,6 +22,8 @@ PLACE = [{"node": 0, "tasks": "0", "devices": "0-3"}]
 VICTIM = {"job": "train-7", "attempt": 1, "priority": 50, "gpus": 4, "lost_gpu_ms": 186_000}
 DECIDED = {"request": 19, "asker": ASKER, "attempt": 1, "placement": PLACE, "expires": NOON, "explanation": {}}
 
+CHECKPOINT = {"step": 120, "bytes": 256 << 20, "microseconds": SECOND, "sha256": "0" * 64}
+
 SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "DomainCreated": ({"domain": "pool-a", "partition": 0, "nonce": "n"}, "pool created         pool-a  partition 0, format bailiff-audit-1"),
     "PolicyApplied": (
@@ -50,6 +52,7 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
         "truncation accepted  agents had obeyed up to epoch 3 seq 90; an operator goes on, power loss",
     ),
+    "LogSettled": ({}, "log settled          every agent has said what it runs; tasks are started again"),
     "JobSubmitted": (
         {"request": REQUEST, "spec_digest": "a" * 64, "demand": {
             "job": "train-7", "priority_class": "train",
@@ -59,6 +62,25 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel asked         train-7  wrong data"),
     "JobScaled": ({"request": REQUEST, "job": "train-7", "tasks": 6, "min_tasks": 2}, "scale asked          train-7  6 tasks, at least 2 together"),
     "JobReclassified": ({"request": REQUEST, "job": "train-7", "priority_class": "build"}, "class changed        train-7  to build"),
+    "JobEvictionAsked": ({"request": REQUEST, "job": "train-7", "reason": "noon"}, "eviction asked       train-7  noon"),
+    "JobPaused": ({"request": REQUEST, "job": "train-7", "reason": "bad data"}, "job paused           train-7  bad data"),
+    "JobUnpaused": ({"request": REQUEST, "job": "train-7"}, "job goes on          train-7  through the queue"),
+    "JobMigrationAsked": (
+        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "move asked           train-7  to gpu-02, noise",
+    ),
+    "NodeDrained": (
+        {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
+        "node drained         gpu-01  nothing new is placed there, its jobs leave now, with the short grace, within 1m, new driver",
+    ),
+    "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  it takes work again"),
+    "DrainDue": ({"node": "gpu-01"}, "drain due            gpu-01  its deadline is over: what is still there leaves"),
+    "MigrationDecided": (
+        {"job": "train-7", "attempt": 1, "placement": PLACE, "grace": 30 * SECOND, "expires": NOON, "reason": "noise"},
+        "job moves            train-7 → node 0 [0-3]  noise, grace 30s, kept until 12:00:00",
+    ),
+    "MigrationRefused": (
+        {"job": "train-7", "attempt": 1, "reason": "no node has 4 GPUs free"}, "move refused         train-7  it stays: no node has 4 GPUs free",
+    ),
     "NodeReplaced": (
         {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may take the name",
     ),
@@ -80,6 +102,24 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"nodes": ["gpu-01", "gpu-02"]},
         "reports stale        2 nodes  gpu-01, gpu-02; none counts as lost until an operator says: bailiff node return",
     ),
+    "DeviceQuarantined": (
+        {"node": "gpu-01", "device": "G0", "reason": "not-free", "detail": "memory is left", "job": "train-7", "attempt": 1, "task": 0,
+         "reading": {"device": "G0", "memory_used": 4 * GIB, "processes": 1}},
+        "device quarantined   gpu-01 G0  memory is left, 4GiB and 1 process on it, left so by train-7/0",
+    ),
+    "DeviceClearRequested": (
+        {"request": REQUEST, "node": "gpu-01", "device": "G0", "reason": "rebooted the card"}, "clear asked          gpu-01 G0  rebooted the card",
+    ),
+    "DeviceCleared": ({"node": "gpu-01", "device": "G0"}, "device cleared       gpu-01 G0  it was seen free; it is given out again"),
+    "DeviceUnhealthy": (
+        {"node": "gpu-01", "device": "G0", "reason": "xid", "code": 79, "detail": "fallen off the bus"},
+        "device unhealthy     gpu-01 G0  Xid 79, fallen off the bus, it is out of use",
+    ),
+    "DeviceHealthy": ({"node": "gpu-01", "device": "G0"}, "device healthy       gpu-01 G0  it is given out again"),
+    "ShareExceeded": (
+        {**TASK, "device": "G0", "used_bytes": 6 * GIB, "share_bytes": 4 * GIB},
+        "over its share       train-7/0  on gpu-01, 6GiB of G0, its share is 4GiB",
+    ),
     "TaskStarted": (TASK, "task started         train-7/0  on gpu-01"),
     "TaskStartRefused": ({**TASK, "reason": "device in use"}, "start refused        train-7/0  on gpu-01, device in use"),
     "TaskExited": ({**TASK, "attempt": 2, "exit_code": -9}, "task exited          train-7/0  on gpu-01, attempt 2, by signal 9"),
@@ -88,6 +128,14 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     ),
     "TaskVanished": (TASK, "task vanished        train-7/0  on gpu-01, the node does not hold it any more; its exit is unknown"),
     "EvictionStaged": ({**TASK, "stage": "term_sent", "after": 2 * SECOND}, "eviction             train-7/0  was sent TERM, on gpu-01, 2s after the notice"),
+    "TaskProgressed": (
+        {**TASK, "step": 130, "total": 500, "checkpoint": CHECKPOINT, "ago": 3 * SECOND},
+        "progress             train-7/0  on gpu-01, step 130 of 500, checkpoint of step 120, 256MiB in 1s, 3s ago",
+    ),
+    "TaskResumed": (
+        {**TASK, "attempt": 2, "step": 120, "from_attempt": 1, "passed_over": 1, "steps_lost": 10},
+        "task resumed         train-7/0  on gpu-01, attempt 2, at step 120, saved by attempt 1, 10 steps lost, 1 damaged checkpoint passed over",
+    ),
     "TaskSpared": (TASK, "spared               train-7/0  on gpu-01, runs on"),
     "SpareRefused": (TASK, "spare came too late  train-7/0  on gpu-01, the eviction stands"),
     "ProposalReceived": (
@@ -279,3 +327,24 @@ def test_durations(micros: int, text: str) -> None:
 @pytest.mark.parametrize(("gpu_ms", "text"), [(900, "1 GPU-s"), (186_000, "3.1 GPU-min"), (7_200_000, "2.0 GPU-h")])
 def test_costs(gpu_ms: int, text: str) -> None:
     assert cost_text(gpu_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND, "attached": True, "step": 7},
+         "was told, on gpu-01, step 7, TERM after 2m, KILL after 2m30s"),
+        ({"stage": "noticed", "soft": 120 * SECOND, "hard": 150 * SECOND},
+         "was told, on gpu-01, knows of no notices: TERM at once, KILL after 2m30s"),
+        ({"stage": "acknowledged", "step": 8, "after": SECOND}, "acknowledged, on gpu-01, step 8, 1s after the notice"),
+        ({"stage": "checkpoint_committed", "checkpoint": CHECKPOINT, "after": SECOND},
+         "has saved, on gpu-01, step 120, 256MiB in 1s, 1s after the notice"),
+        ({"stage": "checkpoint_committed", "checkpoint": {**CHECKPOINT, "agreed": False}},
+         "has saved, on gpu-01, step 120, 256MiB in 1s, without its gang's agreement"),
+        ({"stage": "kill_sent", "stuck_in": "noticed", "after": 5 * SECOND},
+         "was sent KILL, on gpu-01, never acknowledged, 5s after the notice"),
+    ],
+)  # fmt: skip
+def test_a_stage_is_told_with_its_facts(stage: dict[str, Any], told: str) -> None:
+    (line,) = lines(record("EvictionStaged", {**TASK, **stage}))
+    assert str(line).endswith(f"train-7/0  {told}")

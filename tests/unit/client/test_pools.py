@@ -47,8 +47,8 @@ def test_classes_with_their_jobs_and_users(monkeypatch: pytest.MonkeyPatch, tmp_
     scribe.pool.policy = scribe.pool.rules.model_copy(update={"identity": IdentityRules(class_users={"inference": ("console",)})})
     run = command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
     lines = words(run("class", "list").output)
-    assert ["inference", "125", "no", "yes", "30s", "anybody", "-", "-"] in lines
-    assert ["train", "(default)", "50", "yes", "yes", "30s", "anybody", "1", "-"] in lines
+    assert ["inference", "125", "no", "yes", "2m30s", "anybody", "-", "-"] in lines
+    assert ["train", "(default)", "50", "yes", "yes", "2m30s", "anybody", "1", "-"] in lines
 
 
 def test_the_cluster_in_short(bailiff: Run) -> None:

@@ -76,11 +76,11 @@ def test_a_waiting_job_says_why(scribe: Scribe) -> None:
 def test_details_of_a_victim(scribe: Scribe) -> None:
     found = present.job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], ["an event"])
     assert found["eviction"] == {
-        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 30, "begun_seq": None, "stuck": False,
+        "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "begun_seq": None, "stuck": False,
     }  # fmt: skip
     assert found["task_list"] == [
         {"task": 0, "node": "gpu-01", "devices": [0, 1, 2, 3], "state": "running", "exit_code": None,
-         "started_at": "2026-11-21T12:02:00Z"},
+         "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
     ]  # fmt: skip
     assert found["events"] == ["an event"]
     assert present.job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]

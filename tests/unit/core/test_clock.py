@@ -20,9 +20,9 @@ def test_the_nearest_moment_is_due(story):
     story.submit("high", gpus=8, cls="interactive")
     assert wake_at(story.pool) == story.time + 5 * SECOND  # the selection's limit
     story.propose()
-    assert wake_at(story.pool) == story.time + 630 * SECOND  # the promise's end
+    assert wake_at(story.pool) == story.time + 750 * SECOND  # the promise's end
     story.begin("low")
-    assert wake_at(story.pool) == story.time + 150 * SECOND  # the eviction counts as stuck
+    assert wake_at(story.pool) == story.time + 270 * SECOND  # the eviction counts as stuck
     story.ends("low", 1)
     assert wake_at(story.pool) == story.time + 2 * SECOND  # the pause after a failure
 
@@ -38,9 +38,9 @@ def test_a_step_expires_nothing(story):
     story.begin("low")
     story.turn(ClockStepped(by=HOUR), after=HOUR)
     story.expect_only()
-    assert story.job("high").reserved_until == story.time + 630 * SECOND
+    assert story.job("high").reserved_until == story.time + 750 * SECOND
     assert story.job("low").eviction.begun_at == story.time
-    story.wait(150 * SECOND)
+    story.wait(270 * SECOND)
     story.expect("EvictionStuck", job="low")
 
 

@@ -1,7 +1,7 @@
 """Why it waits, why it had to leave, when it is back: told in sentences, and true by the records that they name."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, policy
@@ -59,7 +59,7 @@ def story() -> Story:
 
 def test_a_victim_is_told_by_whom_by_which_rule_and_what_it_costs(story: Story) -> None:
     found = explained(story, "low")
-    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 30s of grace."]
+    assert found["Where does it stand?"] == ["low (train 50) is on its way out for high, with 2m30s of grace."]
     why = found["Why did it have to leave?"]
     assert says(why, "high needed room and did not fit: ")
     assert says(why, "was told to make room for high (inference 125), by the verb preempt: inference 125 goes before ")
@@ -77,7 +77,7 @@ def test_the_records_named_are_the_decision_and_the_request(story: Story) -> Non
 
 def test_a_victim_is_told_when_it_is_back_and_with_what_protection(story: Story) -> None:
     back = explained(story, "low")["When is it back, and what protects it then?"]
-    assert back[0] == "It goes back to the queue, at its old place, within 30s of being told."
+    assert back[0] == "It goes back to the queue, at its old place, within 2m30s of being told."
     assert "Rule cooldown: once it runs again it is left alone for 5m." in back
     assert "Rule min-runtime: preempt leaves it alone for 1m after each start." in back
     story.yields("low", after=5 * SECOND)
@@ -311,3 +311,27 @@ def test_the_condition_names_preemptor_and_trigger() -> None:
     assert (found.type, found.status, found.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler")
     assert "to accommodate b1, by preempt" in found.message
     assert found.message.endswith("trigger: needs 4 GPUs")
+
+
+def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
+    story = tell()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    at = story.at("low", 0)
+    saved = facts.Checkpoint(step=7, bytes=256 << 20, microseconds=2 * SECOND, sha256="0" * 64)
+    for stage in (
+        facts.EvictionStaged(**at, stage="noticed", attached=True),
+        facts.EvictionStaged(**at, stage="acknowledged", step=6, after=SECOND),
+        facts.EvictionStaged(**at, stage="checkpoint_committed", checkpoint=saved, after=4 * SECOND),
+        facts.EvictionStaged(**at, stage="term_sent", stuck_in="checkpoint_committed", after=120 * SECOND),
+    ):
+        story.turn(stage)
+    story.ends("low", -9, after=MINUTE)
+    (how,) = explained(story, "low")["How did it leave?"]
+    assert how == (
+        "Task 0 was told at 01-01 00:01:00; it acknowledged at step 6 1s later, had saved step 7 (256MiB in 2s) 4s later,"
+        " was sent TERM having saved and not left 2m later, ended by signal 9 1m later and had left its room 1m later."
+    )

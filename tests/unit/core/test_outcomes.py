@@ -9,9 +9,9 @@ from bailiff_core.model.pool import Task
 EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
 
 
-def expected(code, term, kill):
+def expected(code, acknowledged, term, kill):
     """The table, in its own words; codes of a kill that we sent count as unclean like those of TERM."""
-    if code == 85:
+    if acknowledged or code == 85:
         return "preempted"
     if code in (143, -15) and term:
         return "preempted-unclean"
@@ -21,10 +21,11 @@ def expected(code, term, kill):
 
 
 @pytest.mark.parametrize("code", EVERY_CODE)
+@pytest.mark.parametrize("acknowledged", [False, True])
 @pytest.mark.parametrize("stages", [(), ("term_sent",), ("kill_sent",), ("term_sent", "kill_sent")])
-def test_the_table(code, stages):
-    task = Task(0, 0, 0, "exited", exit_code=code, **dict.fromkeys(stages, True))
-    assert verdict(task) == expected(code, "term_sent" in stages, "kill_sent" in stages)
+def test_the_table(code, stages, acknowledged):
+    task = Task(0, 0, 0, "exited", exit_code=code, acknowledged=acknowledged, **dict.fromkeys(stages, True))
+    assert verdict(task) == expected(code, acknowledged, "term_sent" in stages, "kill_sent" in stages)
 
 
 def test_an_end_that_nobody_saw_is_a_loss():
@@ -70,7 +71,7 @@ def test_success(story):
 def test_a_failure_stops_the_others_and_ends_the_job(story):
     running(story)
     story.exits("job", 3, task=1)
-    stopped = story.expect("EvictionDecided", job="job", cause="gang-failure", grace=30 * SECOND)
+    stopped = story.expect("EvictionDecided", job="job", cause="gang-failure", grace=150 * SECOND)
     assert stopped.reason == "task 1 is gone, so the gang stops"
     story.releases("job")
     story.staged("job", "term_sent", task=0)

@@ -22,8 +22,8 @@ def test_the_whole_way(story):
     story.propose(after=SECOND)
     decided = story.expect("PreemptionDecided", dropped=())
     assert [(choice.job, choice.gpus, choice.lost_gpu_ms) for choice in decided.victims] == [("low", 8, 8 * 121_000)]
-    assert decided.graces == (30 * SECOND,)
-    assert decided.expires == story.time + 630 * SECOND
+    assert decided.graces == (150 * SECOND,)
+    assert decided.expires == story.time + 750 * SECOND
     assert decided.explanation.proven
     assert story.phases() == {"low": "evicting", "high": "reserved"}
     story.yields("low", after=SECOND)

@@ -83,7 +83,7 @@ def test_a_promise_that_never_comes_true_is_made_again(story):
 def test_a_stuck_eviction_is_not_counted_on(story):
     promised(story)
     story.begin("low")
-    story.wait(30 * SECOND + 120 * SECOND)
+    story.wait(150 * SECOND + 120 * SECOND)
     story.expect("EvictionStuck", job="low")
     story.expect("ReservationDropped", job="high", reason="room-gone")
     assert story.pool.nodes[0].releasing.devices == 0

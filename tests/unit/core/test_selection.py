@@ -143,7 +143,7 @@ def test_a_node_promised_more_than_it_has_holds_nothing_back(story):
     story.begin("stuck")
     story.submit("promised", gpus=1, cls="interactive")
     story.expect("JobPlaced", job="promised", reserved=True)
-    story.turn(story.submitted("high", gpus=8, cls="build"), after=150 * SECOND)
+    story.turn(story.submitted("high", gpus=8, cls="build"), after=270 * SECOND)
     story.expect("EvictionStuck", job="stuck")
     story.expect("PreemptionRequested", job="high")
     story.expect("ReservationDropped", job="promised")

@@ -7,6 +7,7 @@ from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold import apply, close_turn, fold
 from bailiff_core.fold.register import FOLDS
 from bailiff_core.fold.snapshot import from_snapshot, state_digest, to_snapshot
+from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES, decode
 from bailiff_core.turn import decide, decision_record
 
@@ -111,3 +112,19 @@ def _bases():
     from bailiff_core.records.facts import TaskFact
 
     return {TaskFact}
+
+
+def test_what_changed_is_not_kept_for_ever_where_nobody_asks(story, monkeypatch):
+    """A service that only follows the log does not gather the names of all jobs that ever were."""
+    monkeypatch.setitem(close_turn.__globals__, "STALE_KEPT", 5)
+    story.node("n1", gpus=8)
+    reader = Pool()
+    for number in range(30):
+        story.runs(f"job-{number}", gpus=1)
+        story.ends(f"job-{number}", 0, after=MINUTE)
+    for record in story.records:
+        apply(reader, record)
+        if record.turn_end:
+            assert len(reader.stale_jobs) <= 5
+            assert len(reader.stale_times) <= 5
+    assert to_snapshot(reader) == to_snapshot(story.pool)

@@ -56,7 +56,7 @@ def test_slurm_the_same_exit_before_any_notice_is_no_preemption() -> None:
 
 
 def test_kai_an_eviction_that_fails_is_a_record_and_nobody_starts_on_it(told: Story) -> None:
-    said = told.wait(3 * MINUTE)
+    said = told.wait(5 * MINUTE)
     assert [type(each).__name__ for each in said if isinstance(each, decisions.EvictionStuck)] == ["EvictionStuck"]
     assert told.job("high").phase == "pending"
     assert not any(isinstance(each, decisions.JobStartOrdered) for each in said)

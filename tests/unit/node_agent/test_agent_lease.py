@@ -73,8 +73,8 @@ class Node:
         return [read_report(report) for _, report in self.agent.machine.reports.unsent()]
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
+async def adopted() -> Node:
+    """An agent that has adopted and announced what is there, which is nothing."""
     machine, storage, clock = SimulatedMachine(), MemoryStorage(), [1000 * SECOND]
     declared = NodeDeclaration(name="n1", domain="pool-a", gpus="2xH100-80GB")
     inventory, runtime = SimulatedInventory("2xH100-80GB", "n1", machine.identify), Runtime(machine)
@@ -93,8 +93,14 @@ async def node() -> AsyncIterator[Node]:
     )
     agent = Agent(parts, ambient, Metrics(), lambda: None)
     await agent.adopt()
-    yield Node(agent, runtime, machine, clock)
-    for work in list(agent._jobs):
+    return Node(agent, runtime, machine, clock)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    node = await adopted()
+    yield node
+    for work in list(node.agent._jobs):
         work.cancel()
 
 
@@ -158,3 +164,18 @@ async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: N
     [eviction] = node.agent.machine.evictions.running()
     assert (eviction.key, eviction.kill_after_us) == (str(TaskKey("first", 1, "0")), 0)
     assert not [report for report in node.said() if isinstance(report, EvictionStageReached)]
+
+
+async def test_an_agent_whose_fence_was_lost_starts_nothing_and_asks_again(node: Node) -> None:
+    await node.agent.obey(node.start("too-early", 10))
+    assert not node.runtime.pids(TaskKey("too-early", 1, "0"))
+    assert [type(report) for report in node.said()] == [NodeAnnounced]  # its first one may still be answered
+
+    node.later(2 * SECOND)
+    await node.agent.obey(node.start("too-early", 10))
+    await node.agent.obey(node.start("another", 11))
+    assert [type(report) for report in node.said()] == [NodeAnnounced, NodeAnnounced]
+
+    await node.fence()
+    await node.agent.obey(node.start("too-early", 10))
+    assert node.runtime.pids(TaskKey("too-early", 1, "0"))

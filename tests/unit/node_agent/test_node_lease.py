@@ -81,7 +81,7 @@ async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(age
     assert (tmp_path / "asked").exists()
     notice = json.loads((agent.control_dir(KEY) / "notice.json").read_text())
     assert notice["reason"] == supervisor.LEASE_OVER
-    assert notice["grace_s"] in (0, 1)
+    assert notice["hard_s"] in (0, 1)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
 
 

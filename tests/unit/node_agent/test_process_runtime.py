@@ -123,6 +123,7 @@ async def test_the_environment_is_the_launchs_and_not_the_agents(
             "RANK=0",
             f"BAILIFF_TASK={KEY}",
             f"BAILIFF_CONTROL_DIR={agent.control_dir(KEY)}",
+            f"BAILIFF_SOCKET={agent.control_dir(KEY)}/socket",
         ]
     )
 

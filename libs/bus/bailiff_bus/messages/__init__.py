@@ -5,16 +5,29 @@ Each message type is a frozen document with a version; `envelope` puts it into C
 """
 
 from .base import MESSAGE_TYPES, MessageBody
-from .commands import Evict, Fence, SendInventory, Spare, StartTask, TaskAt
+from .commands import Evict, Fence, SaveTogether, SendInventory, Spare, StartTask, TaskAt
+from .devices import (
+    ClearDevice,
+    ClearQuarantine,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceReport,
+    DeviceWorks,
+    TaskOverShare,
+)
 from .letters import Alarm, DeadLetter
 from .progress import BegunEviction, GivenUpPlan
 from .proposals import Proposal
 from .reports import (
+    DirtyDevice,
     EvictionStageReached,
     NodeAnnounced,
     NodeHeartbeat,
     ReportBody,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
@@ -26,19 +39,28 @@ from .requests import (
     AcceptTruncation,
     ApplyPolicy,
     CancelJob,
+    DrainNode,
+    EvictJob,
     JobSpec,
+    MigrateJob,
+    PauseJob,
     ReplaceNode,
     RequestBody,
     ReturnNode,
     ScaleJob,
     SetJob,
     SubmitJob,
+    UndrainNode,
+    UnpauseJob,
 )
 
 __all__ = [
-    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "DeadLetter", "Evict",
-    "EvictionStageReached", "Fence", "GivenUpPlan", "JobSpec", "MessageBody", "NodeAnnounced", "NodeHeartbeat",
-    "Proposal", "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "ScaleJob", "SendInventory", "SetJob", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHeld", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
-    "TaskNotStarted", "TaskWasSpared",
+    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClearDevice",
+    "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceReport",
+    "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan",
+    "JobSpec", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal", "ReplaceNode",
+    "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SendInventory", "SetJob", "Spare",
+    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed", "TaskHeld",
+    "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared",
+    "UndrainNode", "UnpauseJob",
 ]  # fmt: skip

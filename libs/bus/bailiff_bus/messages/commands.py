@@ -74,13 +74,26 @@ class StartTask(JobCommand):
 
 
 class Evict(JobCommand):
-    """Make the job's tasks on this node leave: notice and TERM now, KILL after `grace`."""
+    """Make the job's tasks on this node leave: notice now, TERM after `term_after`, KILL after `grace`.
+
+    A task that has never said that it listens for notices gets TERM with the notice, as all do where `term_after` is left out.
+    """
 
     TYPE: ClassVar[str] = "bailiff.Evict.v1"
     tasks: tuple[Count, ...]
     grace: Duration
+    term_after: Duration | None = None
     cause: str
     for_job: Name | None = None
+
+
+class SaveTogether(JobCommand):
+    """The tasks have their notice, and all of their gang is to save at this step. `agreed`: all ranks have confirmed it."""
+
+    TYPE: ClassVar[str] = "bailiff.SaveTogether.v1"
+    tasks: tuple[Count, ...]
+    step: Count
+    agreed: bool = False
 
 
 class Spare(JobCommand):

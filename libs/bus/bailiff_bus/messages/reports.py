@@ -5,20 +5,24 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Duration, Integer, Label, Name, OpaqueId
-from bailiff_core.records.facts import DeviceFacts, DeviceReading
+from bailiff_core.records.facts import Checkpoint, DeviceFacts, DeviceReading, HostReading, QuarantineReason, Stage
 
 from .base import MessageBody
 
 
 class FenceSeen(Document):
-    """The highest (epoch, seq) that the agent has obeyed. Higher than the log's head: the log was cut short."""
+    """The highest (epoch, seq) that the agent has obeyed, and the epoch of the newest writer that it has heard of.
+
+    Higher than the log's head: the log was cut short.
+    """
 
     epoch: Count = 0
     seq: Count = 0
+    heard: Count | None = None
 
 
 class TaskHeld(Document):
-    """One task in an inventory."""
+    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published."""
 
     job: Name
     attempt: Count
@@ -30,6 +34,21 @@ class TaskHeld(Document):
     noticed: bool = False
     term_sent: bool = False
     kill_sent: bool = False
+    stages: tuple[Stage, ...] = ()
+    step: Count | None = None
+
+
+class DirtyDevice(Document):
+    """A device that was not seen free and is not given out. `job`, `attempt`, `task`: who left it so, where known."""
+
+    device: OpaqueId
+    reason: QuarantineReason
+    detail: Annotated[str, Field(max_length=1000)] = ""
+    reading: DeviceReading
+    baseline: Count = 0
+    job: Name | None = None
+    attempt: Count | None = None
+    task: Count | None = None
 
 
 class ReportBody(MessageBody):
@@ -54,6 +73,7 @@ class NodeAnnounced(ReportBody):
     labels: dict[Label, Label] = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
     tasks: tuple[TaskHeld, ...] = ()
+    dirty: Annotated[tuple[DirtyDevice, ...], Field(max_length=64)] = ()
     fence: FenceSeen = FenceSeen()
 
 
@@ -87,28 +107,52 @@ class TaskNotStarted(TaskReport):
     reason: Annotated[str, Field(max_length=1000)]
 
 
-class EvictionStageReached(TaskReport):
-    """The eviction of the task got this far, `after` µs from the notice."""
+class EvictionStageReached(TaskReport, Stage):
+    """The eviction of the task got this far."""
 
     TYPE: ClassVar[str] = "bailiff.EvictionStageReached.v1"
-    stage: Literal["noticed", "term_sent", "kill_sent"]
-    after: Duration = 0
+
+
+class TaskHasProgressed(TaskReport):
+    """How far the task says it is, at most once in some seconds; `pace`: steps in 1,000 s.
+
+    checkpoint: the newest one, committed `ago` µs before this was said.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.TaskHasProgressed.v1"
+    step: Count | None = None
+    total: Count | None = None
+    pace: Count = 0
+    checkpoint: Checkpoint | None = None
+    ago: Duration = 0
+
+
+class TaskHasResumed(TaskReport):
+    """The task goes on from a checkpoint; `passed_over` newer ones were damaged."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskHasResumed.v1"
+    step: Count
+    from_attempt: Count | None = None
+    passed_over: Count = 0
 
 
 class TaskEnded(TaskReport):
-    """The main process ended. Negative: by that signal."""
+    """The main process ended. Negative: by that signal. `step`: the last one that it published."""
 
     TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
+    step: Count | None = None
 
 
 class TaskIsReleased(TaskReport):
-    """The process tree is gone and the devices were seen free."""
+    """The process tree is gone, and each device was seen free or was reported dirty before."""
 
     TYPE: ClassVar[str] = "bailiff.TaskIsReleased.v1"
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
+    host_before: HostReading | None = None
+    host_after: HostReading | None = None
 
 
 class TaskWasSpared(TaskReport):

@@ -9,8 +9,9 @@ from rich.markup import escape
 from bailiff import present, tables
 from bailiff.client import Client
 from bailiff.poolfile import with_pool, write_pools
+from bailiff.problem import ExitCode, Problem
 from bailiff_bus.engine_identity import engine_identity
-from bailiff_bus.messages import ReplaceNode, RequestBody, ReturnNode
+from bailiff_bus.messages import ClearQuarantine, ReplaceNode, RequestBody, ReturnNode
 
 from .jobs import answered, shown
 from .session import Session, command
@@ -30,7 +31,10 @@ def register(app: typer.Typer) -> None:
     command(pool, "create", leave_out=("domain", "actor", "key"))(pool_create)
     app.add_typer(pool, name="pool", rich_help_panel=PANEL)
     command(app, "cluster-info", rich_help_panel=PANEL, leave_out=("domain",))(cluster_info)
-    node = typer.Typer(help="Operators: say what may be trusted about a node.", no_args_is_help=True)
+    node = typer.Typer(help="Single nodes: GPUs out of use and why, and what operators say may be trusted.", no_args_is_help=True)
+    command(node, "list")(node_list)
+    command(node, "describe")(node_describe)
+    command(node, "clear")(clear)
     command(node, "replace")(replace)
     command(node, "return")(return_)
     app.add_typer(node, name="node", rich_help_panel=PANEL)
@@ -126,6 +130,41 @@ async def cluster_info(session: Session) -> None:
         "pools": rows,
     }
     session.show(found, lambda: tables.cluster(found))
+
+
+async def node_list(session: Session, watch: Watch = False) -> None:
+    """GPUs that nobody can be given, quarantined or broken, since when and why. The machines themselves: `bailiff nodes`."""
+    async with session.client() as client:
+
+        async def look() -> list[present.NodeRow]:
+            return present.nodes((await client.view(session.domain)).pool)
+
+        await shown(session, look, tables.node_list, watch=watch)
+
+
+async def node_describe(session: Session, node: NodeName) -> None:
+    """One machine: its GPUs, who holds them, and what is wrong with those that are out of use."""
+    async with session.client() as client:
+        rows = present.nodes((await client.view(session.domain)).pool)
+    found = next((row for row in rows if row["node"] == node), None)
+    if found is None:
+        known = ", ".join(row["node"] for row in rows[:20]) or "none"
+        raise Problem(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
+    session.show(found, lambda: tables.node_details(found))
+
+
+async def clear(
+    session: Session,
+    node: NodeName,
+    device: Annotated[str, typer.Argument(help="Its number on the node, or its id.")],
+    reason: Annotated[str, typer.Option(help="Why it may be used again; stands in the audit log.")],
+) -> None:
+    """Take a GPU back into use that is quarantined, or that was broken and is repaired.
+
+    What is on a quarantined one now may stay. By itself it comes back as soon as it is seen free.
+    """
+    body = ClearQuarantine(node=node, device=device, reason=reason)
+    await _ask(session, body, f"GPU {device} of {node} is to be used again, its agent is told")
 
 
 async def replace(

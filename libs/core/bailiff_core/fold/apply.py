@@ -6,6 +6,8 @@ from bailiff_core.records.wire import Record
 
 from .register import FOLDS
 
+STALE_KEPT = 10_000
+
 
 def apply(pool: Pool, record: Record) -> None:
     """Change `pool` to what it is after `record`, which must be the next of its log, and close the turn it ends.
@@ -42,6 +44,13 @@ def close_turn(pool: Pool) -> None:
     """The turn is over: everything that its facts touched has been decided on."""
     pool.turn_open = pool.enforcing = False
     pool.touched.clear()
+    if len(pool.stale_jobs) > STALE_KEPT and not pool.passed_over:  # nobody asks, as where nothing is decided
+        pool.scene = None  # it starts anew when somebody does
+        pool.stale_jobs.clear()
+        pool.stale_nodes.clear()
+    if len(pool.stale_times) > STALE_KEPT:
+        pool.agenda = None
+        pool.stale_times.clear()
     forget(pool)
 
 

@@ -3,6 +3,7 @@
 from bailiff_core.model.pool import Device, Node, Pool, Room
 from bailiff_core.records import facts
 
+from .devices import lose_device
 from .log import remember
 from .register import folds
 from .room import recount_shares
@@ -34,6 +35,8 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
             found.parent,
             found.healthy,
             dict(found.labels),
+            found.trouble,
+            pool.now if found.trouble else None,
         )
         if number == len(devices):
             devices.append(device)
@@ -41,6 +44,8 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
             devices[number] = device
     for device in devices:
         device.healthy = device.healthy and device.id in present
+    for before in known.devices if known is not None else ():
+        _in_trouble(pool, known, before, devices[before.number])
     usable = sum(1 << device.number for device in devices if device.healthy)
     node = Node(
         number=fact.number,
@@ -58,6 +63,9 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
         node.quarantined = known.quarantined
+        node.drain = known.drain
+        if known.machine_id != fact.machine_id:  # what another machine left dirty is not here
+            node.quarantined &= sum(1 << device.number for device in devices if device.id in present)
     pool.nodes[fact.number] = node
     if node.held.shares or node.reserved.shares:
         recount_shares(pool, node)
@@ -65,6 +73,18 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     pool.ever_fits.clear()
     pool.stale_nodes[fact.number] = None
     _speaks(pool, fact.node)
+
+
+def _in_trouble(pool: Pool, node: Node | None, before: Device, device: Device) -> None:
+    """Another incarnation of its agent makes a device no better; who stands on one that is broken now has lost it."""
+    if node is None or before.id != device.id:
+        return
+    if node.quarantined >> device.number & 1 or not device.healthy:
+        device.trouble = device.trouble or before.trouble or "its agent does not see it any more"
+        device.trouble_since = before.trouble_since if before.trouble_since is not None else pool.now
+        device.left_by, device.clear_seq = before.left_by, before.clear_seq
+    if before.healthy and not device.healthy:
+        lose_device(pool, node, device)
 
 
 def _used(node: Node) -> int:

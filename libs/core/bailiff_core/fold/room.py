@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from types import TracebackType
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand
@@ -13,23 +14,32 @@ from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import ENDED, Eviction, Job, JobPhase, Node, Pool, Room, Task
 from bailiff_core.model.room import add, remove
 from bailiff_core.model.sharing import amount_of, devices_of
-from bailiff_core.queue.order import dequeue, enqueue, queue_key
+from bailiff_core.queue.order import dequeue, enqueue
 
 # --- sums
 
 
-@contextmanager
-def changing(pool: Pool, job: Job, only: Task | None = None) -> Iterator[None]:
+class changing:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as what stands inside
     """Whatever changes inside about the job's tasks (or the one given) is reflected in the nodes' sums after it."""
-    _count(pool, job, job.tasks if only is None else [only], remove)
-    yield
-    _count(pool, job, job.tasks if only is None else [only], add)
+
+    __slots__ = ("_job", "_only", "_pool")
+
+    def __init__(self, pool: Pool, job: Job, only: Task | None = None) -> None:
+        self._pool, self._job, self._only = pool, job, only
+
+    def __enter__(self) -> None:
+        _count(self._pool, self._job, self._job.tasks if self._only is None else (self._only,), remove)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            _count(self._pool, self._job, self._job.tasks if self._only is None else (self._only,), add)
 
 
 def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
     """Keep these places for when the job, or these members of it, have left; instead of those kept so far."""
-    _count(pool, job, job.promise, remove)
-    pool.room_grew |= bool(job.promise)
+    if job.promise:
+        _count(pool, job, job.promise, remove)
+        pool.room_grew = True
     job.promise, job.promise_until, job.promise_verb = places, until, verb
     _count(pool, job, places, add)
 
@@ -80,7 +90,10 @@ def _rooms_of(job: Job, task: Task, node: Node) -> tuple[Room, ...]:
 
 def is_leaving(job: Job, task: Task) -> bool:
     """Whether the room that the task holds is on its way out: it ended, or it is being evicted and may be counted on."""
-    evictions = [eviction for eviction in (job.eviction, task.eviction) if eviction is not None]
+    gang, alone = job.eviction, task.eviction
+    if gang is None and alone is None:
+        return task.state == "exited"
+    evictions = [eviction for eviction in (gang, alone) if eviction is not None]
     if any(eviction.stuck for eviction in evictions):
         return False
     return task.state == "exited" or any(eviction.spare_seq is None for eviction in evictions)
@@ -107,15 +120,16 @@ def set_phase(pool: Pool, job: Job, phase: JobPhase) -> None:
 def reindex(pool: Pool, job: Job) -> None:
     """Keep queue, active, reserved, starting and leaving true after a change of the job's tasks."""
     pool.stale_times[job.id] = None
-    states = {task.state for task in job.tasks}
-    goes_on = job.phase in ("starting", "running")
-    single = [task for task in job.tasks if task.eviction is not None]
+    reserved = starting = alone = False
+    for task in job.tasks:
+        reserved = reserved or task.state == "reserved"
+        starting = starting or (task.state == "starting" and task.eviction is None)
+        alone = alone or task.eviction is not None
     _keep(pool.active, job, job.phase in ("reserved", "starting", "running", "evicting"))
-    _keep(pool.reserved, job, "reserved" in states)
-    starts = any(task.state == "starting" and task.eviction is None for task in job.tasks) if single else "starting" in states
-    _keep(pool.starting, job, goes_on and starts)
-    _keep(pool.leaving, job, job.eviction is not None or bool(single))
-    waits, queued = asks_for_room(job), is_queued(pool, job)
+    _keep(pool.reserved, job, reserved)
+    _keep(pool.starting, job, starting and job.phase in ("starting", "running"))
+    _keep(pool.leaving, job, alone or job.eviction is not None)
+    waits, queued = asks_for_room(job), job.id in pool.queued
     if waits and not queued:
         enqueue(pool, job)
     elif queued and not waits:
@@ -134,16 +148,10 @@ def asks_for_room(job: Job) -> bool:
     return not any(task.state in ("exited", "released") and task.eviction is None for task in job.tasks)
 
 
-def is_queued(pool: Pool, job: Job) -> bool:
-    """Whether the job stands in the queue."""
-    at = bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
-    return at < len(pool.queue) and pool.queue[at] == job.id
-
-
 @contextmanager
 def reordering(pool: Pool, job: Job) -> Iterator[None]:
     """Whatever changes inside about the job's priority moves it in the queue."""
-    queued = is_queued(pool, job)
+    queued = job.id in pool.queued
     if queued:
         dequeue(pool, job)
     yield
@@ -213,7 +221,8 @@ def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction
     close_plan(pool, job)
-    job.reserved_until = job.stale_since = None
+    job.reserved_until = job.stale_since = job.wish = None
+    job.resized = False
     set_phase(pool, job, "evicting")
 
 

@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
 _CACHES = {"touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "ever_fits"} | {
-    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda",
+    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda", "queued",
 }  # fmt: skip
 
 
@@ -21,9 +21,16 @@ def to_snapshot(pool: Pool) -> bytes:
 
 def from_snapshot(data: bytes) -> Pool:
     """The state that `to_snapshot` wrote. Raises `ValueError` (pydantic's) for anything else."""
-    return _ADAPTER.validate_json(data)
+    pool = _ADAPTER.validate_json(data)
+    pool.queued = dict.fromkeys(pool.queue)
+    return pool
 
 
 def state_digest(pool: Pool) -> str:
     """SHA-256 of the snapshot, in hex. Insertion orders count: they decide ties of iteration."""
-    return hashlib.sha256(to_snapshot(pool)).hexdigest()
+    return digest_of(to_snapshot(pool))
+
+
+def digest_of(snapshot: bytes) -> str:
+    """The digest of the state of which these are the bytes."""
+    return hashlib.sha256(snapshot).hexdigest()

@@ -26,6 +26,8 @@ def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
         return
     if job.last_start is None:
         job.last_start = pool.now
+        if job.demand.elastic == "restart":
+            job.not_before = pool.now + pool.rules.restarts.grow_after
     if job.first_wait is None:
         job.first_wait = pool.now - job.submitted_at
     if job.phase == "starting":
@@ -47,6 +49,7 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     job, task = _find(pool, fact)
     with changing(pool, job, task):
         task.state, task.exit_code = "exited", fact.exit_code
+    _come_to(task, fact.step)
     _after_loss(pool, job)
 
 
@@ -86,8 +89,57 @@ def _after_loss(pool: Pool, job: Job) -> None:
 @folds(facts.EvictionStaged)
 def eviction_staged(pool: Pool, fact: facts.EvictionStaged) -> None:
     """How far the task's eviction got."""
+    job, task = _find(pool, fact)
+    task.reached[fact.stage] = pool.now
+    if fact.stage == "step_confirmed":
+        task.confirmed = fact.step
+    elif fact.stage != "step_agreed":
+        _come_to(task, fact.step)
+    if fact.stage == "noticed":
+        task.attached, task.pace = fact.attached, fact.pace
+        task.notice_step, task.notice_pace = fact.step, fact.pace
+    if fact.stage in ("noticed", "acknowledged", "term_sent", "kill_sent"):
+        setattr(task, fact.stage, True)
+    if fact.checkpoint is not None:
+        _saved(pool, job, task, fact.checkpoint, 0)
+
+
+@folds(facts.TaskProgressed)
+def task_progressed(pool: Pool, fact: facts.TaskProgressed) -> None:
+    """What it would cost to evict the job is another amount now. Nothing is decided about that by itself."""
+    job = pool.jobs[fact.job]
+    task = job.task(fact.task)
+    if task is None:
+        raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
+    task.attached = True
+    _come_to(task, fact.step)
+    task.total = fact.total if fact.total is not None else task.total
+    task.pace = fact.pace or task.pace
+    if fact.checkpoint is not None:
+        _saved(pool, job, task, fact.checkpoint, fact.ago)
+
+
+@folds(facts.TaskResumed)
+def task_resumed(pool: Pool, fact: facts.TaskResumed) -> None:
+    """It goes on from there."""
     _, task = _find(pool, fact)
-    setattr(task, fact.stage, True)
+    task.attached, task.resumed = True, fact.step
+    task.step = fact.step - 1 if fact.step else None
+
+
+def _come_to(task: Task, step: int | None) -> None:
+    if step is not None:
+        task.step = max(step, task.step or 0)
+
+
+def _saved(pool: Pool, job: Job, task: Task, checkpoint: facts.Checkpoint, ago: int) -> None:
+    """The job's work is safe as far as the slowest of those members that save."""
+    _come_to(task, checkpoint.step)
+    if not checkpoint.agreed and job.size > 1:
+        return
+    task.checkpoint_step, task.checkpoint_at = checkpoint.step, max(0, pool.now - ago)
+    job.last_checkpoint = min(other.checkpoint_at for other in job.tasks if other.checkpoint_at is not None)
+    pool.stale_jobs[job.id] = None
 
 
 @folds(facts.TaskSpared)

@@ -48,7 +48,11 @@ class TopologyRule(Document):
 class JobDemand(Document):
     """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
 
-    stale_grace: how long it may go on with a member too few; -1: for ever.
+    grace: from notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long it may go on with a
+    member too few; -1: for ever. on_failure: what the failure or the loss of a member means: the gang starts again, a
+    failure at most `max_failures` times, or it ends. restart_backoff: the first pause before that, doubled with each
+    further one. elastic: how a job that may run with fewer tasks takes another number of them: live, or by a restart of all
+    with the new number.
     """
 
     job: Name
@@ -62,11 +66,15 @@ class JobDemand(Document):
     sub_groups: Annotated[tuple[SubGroup, ...], Field(max_length=1000)] = ()
     topology: TopologyRule | None = None
     grace: Duration | None = None
+    kill_after: Duration | None = None
     run_time_limit: Duration | None = None
     preemption_delay: Duration | None = None
     stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
+    on_failure: Literal["restart", "end"] = "restart"
+    restart_backoff: Duration | None = None
+    elastic: Literal["live", "restart"] = "live"
     pack: Literal["binpack", "spread"] | None = None
 
     @model_validator(mode="after")

@@ -15,7 +15,8 @@ class Document(BaseModel):
 
     def to_data(self) -> dict[str, Any]:
         """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        data: dict[str, Any] = self.__pydantic_serializer__.to_python(self, mode="json", exclude_defaults=True)
+        return data
 
 
 def parse_duration(value: object) -> object:
@@ -63,18 +64,12 @@ def written_bytes(value: object) -> object:
 MAX_INTEGER = 2**53 - 1  # what every JSON reader keeps exactly
 
 
-def _fits_sql_and_json(value: int) -> int:
-    if abs(value) > MAX_INTEGER:
-        raise ValueError(f"must lie between -{MAX_INTEGER} and {MAX_INTEGER}")
-    return value
-
-
 def in_order(labels: dict[str, T]) -> dict[str, T]:
     """By name: a mapping has the order that its record will have, whoever wrote it."""
     return dict(sorted(labels.items()))
 
 
-Integer = Annotated[int, AfterValidator(_fits_sql_and_json)]
+Integer = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Count = Annotated[Integer, Field(ge=0)]
 TEN_YEARS = 315_360_000_000_000  # so that a time and some durations still add up to an `Integer`
 Duration = Annotated[Integer, BeforeValidator(parse_duration), Field(ge=0, le=TEN_YEARS)]

@@ -29,6 +29,8 @@ def ranges(numbers: Iterable[int]) -> str:
 
 def numbers(text: str) -> list[int]:
     """0, 1, 2, 3, 7 for `0-3,7`. Raises `ValueError` for anything else, and for more than 100,000 numbers."""
+    if text.isdecimal():
+        return [int(text)]
     found: list[int] = []
     for part in text.split(",") if text else []:
         first, _, last = part.partition("-")

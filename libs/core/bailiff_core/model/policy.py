@@ -30,6 +30,7 @@ class PriorityClass(Document):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     global_default: bool = False
     grace: Duration | None = None
+    kill_after: Duration | None = None
     immediate: bool = False
     immediate_grace: Duration = 5_000_000
     start_within: StartWithin = StartWithin()
@@ -146,10 +147,26 @@ class PreemptionRules(Document):
 
 
 class EvictionRules(Document):
-    """How long a victim has between the notice and KILL, where neither its class nor the job says."""
+    """How long a victim has between the notice and KILL, and of that between TERM and KILL, where nobody else says.
 
-    grace: Duration = 30_000_000
+    kill_after: where nobody says at all, a fifth of the grace. short_grace: at most so long where a node is drained fast.
+    """
+
+    grace: Duration = 150_000_000
+    short_grace: Duration = 5_000_000
+    kill_after: Duration | None = None
     stuck_after: Duration = 120_000_000
+
+
+class RestartRules(Document):
+    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
+
+    What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
+    """
+
+    backoff: Duration = 2_000_000
+    longest_backoff: Duration = 64_000_000
+    grow_after: Duration = 300_000_000
 
 
 class NodeRules(Document):
@@ -159,6 +176,12 @@ class NodeRules(Document):
     lease: Duration = 600_000_000
     lost_margin: Duration = 60_000_000
     stale_share_percent: Annotated[Integer, Field(ge=1, le=100)] = 20
+
+
+class DeviceRules(Document):
+    """over_share: what becomes of a task that uses more memory of a shared device than its share."""
+
+    over_share: Literal["warn", "evict"] = "warn"
 
 
 class RetentionRules(Document):
@@ -188,7 +211,9 @@ class Policy(Document):
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
     preemption: PreemptionRules = PreemptionRules()
     eviction: EvictionRules = EvictionRules()
+    restarts: RestartRules = RestartRules()
     nodes: NodeRules = NodeRules()
+    devices: DeviceRules = DeviceRules()
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
     max_rejections_per_minute: Count = 60

@@ -118,8 +118,8 @@ class Rooms:
 
     @classmethod
     def of(cls, pool: Pool) -> "Rooms":
-        """What is free on the ready nodes."""
-        return cls((_node_room(node) for node in pool.nodes.values() if node.state == "ready"), pool)
+        """What is free on the nodes that take work."""
+        return cls((_node_room(node) for node in pool.nodes.values() if node.takes_work), pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -141,14 +141,14 @@ class Rooms:
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
             self.labels[number] = node.labels
-            if known is not None and node.state == "ready" and known.describes(node):
+            if known is not None and node.takes_work and known.describes(node):
                 known.node = node
                 unheld, later = _free(node, known.usable, known.units)
                 if (known.unheld, known.later) != (unheld, later):
                     known.put(unheld, later)
                     self.changed.append(known)
-            elif known is not None or node.state == "ready":
-                self._exchange(number, known, _node_room(node) if node.state == "ready" else None)
+            elif known is not None or node.takes_work:
+                self._exchange(number, known, _node_room(node) if node.takes_work else None)
         self._forget_changes()
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
@@ -216,6 +216,10 @@ class Rooms:
     def take(self, node: NodeRoom, amount: Room, *, later: bool) -> None:
         """So much of the node is used from now on: by tasks that start, or with `later` only promised."""
         self._change(node, node.unheld if later else less(node.unheld, amount, node.units), less(node.later, amount, node.units))
+
+    def close(self, node: NodeRoom) -> None:
+        """As if nothing were free on the node, now or later."""
+        self._change(node, Room(), Room())
 
     def evict(self, unit: Unit) -> None:
         """As if the unit were told to leave: its room comes later. Of tasks not started the promise is dropped."""

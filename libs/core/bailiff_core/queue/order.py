@@ -29,7 +29,7 @@ def queue_key(job: Job) -> tuple[int, int, str]:
 
 def enqueue(pool: Pool, job: Job) -> None:
     """Put a waiting job at its place."""
-    pool.stale_jobs[job.id] = pool.untried[job.id] = None
+    pool.stale_jobs[job.id] = pool.untried[job.id] = pool.queued[job.id] = None
     insort(pool.queue, job.id, key=lambda name: queue_key(pool.jobs[name]))
 
 
@@ -38,7 +38,7 @@ def dequeue(pool: Pool, job: Job) -> None:
     at = bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
     if at == len(pool.queue) or pool.queue[at] != job.id:
         raise ValueError(f"job {job.id} does not wait in the queue")
-    del pool.queue[at]
+    del pool.queue[at], pool.queued[job.id]
     pool.untried.pop(job.id, None)
     pool.passed_over.pop(job.id, None)
 

@@ -6,7 +6,7 @@ Requests, commands and reports are not records: they live with the topics in `ba
 """
 
 from . import decisions, facts
-from .chain import Break, ChainHead, continues
+from .chain import Break, ChainHead, continues, follow
 from .payload import AUDIT_TYPES, Payload
 from .wire import Record, Wire, decode, encode, record_hash
 
@@ -22,5 +22,6 @@ __all__ = [
     "decode",
     "encode",
     "facts",
+    "follow",
     "record_hash",
 ]

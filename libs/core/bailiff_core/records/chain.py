@@ -1,8 +1,9 @@
 """The chain rule: which record continues a log. All readers keep the same head and so follow the same records."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .wire import Wire, record_hash
+from .wire import Record, Wire, decode_following, hash_of
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
@@ -35,10 +36,22 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     A record continues when domain, seq and prev fit, time does not go back, and its epoch is the head's; only
     `WriterStarted` raises the epoch.
     """
+    return _judged(head, wire, dict(wire.headers))
+
+
+def follow(head: ChainHead, wire: Wire) -> tuple[ChainHead, Record] | Break:
+    """As `continues`, and the record that these bytes say: both in one look. Raises `UnreadableRecord`."""
     at = dict(wire.headers)
+    after = _judged(head, wire, at)
+    if isinstance(after, Break):
+        return after
+    return after, decode_following(wire, at, head.domain, head.next_seq, after.epoch, head.hash)
+
+
+def _judged(head: ChainHead, wire: Wire, at: Mapping[str, bytes]) -> ChainHead | Break:
     if at.get("ce_domain") != head.domain.encode():
         return Break(f"domain is {_text(at, 'ce_domain')!r}, expected {head.domain!r}")
-    if at.get("ce_seq") != str(head.next_seq).encode():
+    if at.get("ce_seq") != b"%d" % head.next_seq:
         return Break(f"seq is {_text(at, 'ce_seq') or '?'}, expected {head.next_seq}")
     if at.get("ce_prev") != head.hash.encode():
         return Break(f"prev is {(_text(at, 'ce_prev') or '?')[:12]}…, expected {head.hash[:12]}…")
@@ -55,8 +68,8 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     time = _text(at, "ce_time")
     if len(time) != 27 or time < head.time:
         return Break(f"time is {time!r}, before {head.time!r}")
-    return ChainHead(head.domain, head.next_seq + 1, record_hash(wire), epoch, time)
+    return ChainHead(head.domain, head.next_seq + 1, hash_of(wire, at), epoch, time)
 
 
-def _text(headers: dict[str, bytes], name: str) -> str:
+def _text(headers: Mapping[str, bytes], name: str) -> str:
     return headers.get(name, b"").decode(errors="replace")

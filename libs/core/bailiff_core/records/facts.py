@@ -127,6 +127,10 @@ class LogTruncated(Fact):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
+class LogSettled(Fact):
+    """After a loss every agent has said what it runs, and what this log does not know has ended: starts go on."""
+
+
 # --- requests
 
 
@@ -164,6 +168,61 @@ class JobReclassified(Fact):
     priority_class: Name
 
 
+class JobEvictionAsked(Fact):
+    """Somebody wants the job off its place; it goes back to the queue."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobPaused(Fact):
+    """Somebody wants the job set aside: no GPU and no place, until it is unpaused."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobUnpaused(Fact):
+    """A paused job may run again: it goes through the queue."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobMigrationAsked(Fact):
+    """Somebody wants the job elsewhere: on `node`, or, left out, on other nodes than those it stands on."""
+
+    request: RequestId
+    job: Name
+    node: Name | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NodeDrained(Fact):
+    """An operator says that the node gets nothing new, and that what runs there is to leave.
+
+    mode: graceful: after `deadline`, and before it only by itself; quick: now, with its whole grace; fast: now, with the
+    policy's short grace. deadline: from now on, by when the node is to be empty; left out with graceful: whenever.
+    """
+
+    request: RequestId
+    node: Name
+    mode: Literal["graceful", "quick", "fast"] = "graceful"
+    deadline: Duration | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NodeUndrained(Fact):
+    """An operator says that the node takes work again."""
+
+    request: RequestId
+    node: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
 class NodeReplaced(Fact):
     """An operator says that another machine may take this node's name."""
 
@@ -183,7 +242,7 @@ class NodeReturned(Fact):
 
 
 class DeviceFacts(Document):
-    """One device of a node's inventory."""
+    """One device of a node's inventory. trouble: why it is not healthy, in words."""
 
     id: OpaqueId
     kind: str = "gpu"
@@ -192,6 +251,7 @@ class DeviceFacts(Document):
     parent: OpaqueId | None = None
     healthy: bool = True
     labels: Labels = Field(default_factory=dict)
+    trouble: Annotated[str, Field(max_length=1000)] = ""
 
 
 class NodeJoined(Fact):
@@ -244,6 +304,76 @@ class ReportsStale(Fact):
     nodes: tuple[Name, ...]
 
 
+# --- devices
+
+
+class DeviceReading(Document):
+    """What the driver showed of a device."""
+
+    device: OpaqueId
+    memory_used: Count
+    processes: Count
+
+
+class DeviceFact(Fact):
+    """Base of what an agent reports of one device."""
+
+    KIND: ClassVar[Literal["fact", "decision"]] = "fact"
+    node: Name
+    device: OpaqueId
+
+
+QuarantineReason = Literal["not-free", "hung", "foreign"]
+SicknessReason = Literal["xid", "ecc", "row-remap", "lost", "driver"]
+
+
+class DeviceQuarantined(DeviceFact):
+    """The device was not seen free in time: nobody gets it before `DeviceCleared`.
+
+    not-free: its task is gone, and processes or memory are left; hung: its task does not end even when killed; foreign:
+    processes that belong to no task. baseline: memory in use when it was last free, bytes. job: who left it so.
+    """
+
+    reason: QuarantineReason
+    detail: Annotated[str, Field(max_length=1000)] = ""
+    reading: DeviceReading
+    baseline: Count = 0
+    job: Name | None = None
+    attempt: Count | None = None
+    task: Count | None = None
+
+
+class DeviceClearRequested(DeviceFact):
+    """A person says that the device may be used again, whatever is seen on it."""
+
+    request: RequestId
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class DeviceCleared(DeviceFact):
+    """The device may be used again: it was seen free, or a person's word is taken for it. asked: the seq of that.
+
+    Without a reading it stood no more among those that a new incarnation of its agent announced as dirty.
+    """
+
+    reading: DeviceReading | None = None
+    asked: Count | None = None
+
+
+class DeviceUnhealthy(DeviceFact):
+    """The driver reports that the device is broken. code: the Xid's number. Nothing new is placed there, who is on it leaves."""
+
+    reason: SicknessReason
+    code: Count | None = None
+    detail: Annotated[str, Field(max_length=1000)] = ""
+
+
+class DeviceHealthy(DeviceFact):
+    """The device works again."""
+
+    detail: Annotated[str, Field(max_length=1000)] = ""
+
+
 # --- tasks
 
 
@@ -268,39 +398,109 @@ class TaskStartRefused(TaskFact):
 
 
 class TaskExited(TaskFact):
-    """The task's main process ended. The room is not free before `TaskReleased`."""
+    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published."""
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
+    step: Count | None = None
 
 
-class DeviceReading(Document):
-    """What the driver showed of a device."""
+class Checkpoint(Document):
+    """A checkpoint that the task has committed, in its own words. `microseconds`: what saving it took.
 
-    device: OpaqueId
-    memory_used: Count
+    agreed: all ranks of the gang save this step; without that it is of no use for restoring the gang.
+    """
+
+    step: Count
+    bytes: Count
+    microseconds: Count
+    sha256: Hash
+    agreed: bool = True
+
+
+class TaskProgressed(TaskFact):
+    """How far the task says it is: of a flood of such words the newest, now and then.
+
+    pace: steps in 1,000 s. checkpoint: the newest one, committed `ago` µs before the report, on the agent's clock.
+    """
+
+    step: Count | None = None
+    total: Count | None = None
+    pace: Count = 0
+    checkpoint: Checkpoint | None = None
+    ago: Duration = 0
+
+
+class TaskResumed(TaskFact):
+    """The task goes on with `step`, from a checkpoint of `from_attempt`.
+
+    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that
+    were damaged.
+    """
+
+    step: Count
+    from_attempt: Count | None = None
+    passed_over: Count = 0
+    steps_lost: Count = 0
+
+
+class HostReading(Document):
+    """What a task had of its machine, beside devices: living processes, memory of its cgroup, and scratch space, bytes."""
+
     processes: Count
+    memory_bytes: Count = 0
+    scratch_bytes: Count = 0
 
 
 class TaskReleased(TaskFact):
-    """The process tree is gone and its devices are seen free: the room may be given to someone else."""
+    """The process tree is gone, and each device is seen free or is quarantined: the other room may be given to someone else."""
 
     before: tuple[DeviceReading, ...] = ()
     after: tuple[DeviceReading, ...] = ()
+    host_before: HostReading | None = None
+    host_after: HostReading | None = None
+
+
+class ShareExceeded(TaskFact):
+    """The task uses more of a shared device than it was given. May be used: `share_bytes`."""
+
+    device: OpaqueId
+    used_bytes: Count
+    share_bytes: Count
 
 
 class TaskVanished(TaskFact):
     """The log held it for running, the node's inventory lacks it: it has ended, its exit unknown."""
 
 
-EvictionStage = Literal["noticed", "term_sent", "kill_sent"]
+EvictionStage = Literal[
+    "noticed", "acknowledged", "step_confirmed", "step_agreed", "checkpoint_started", "saving_in_flight",
+    "checkpoint_committed", "yielding", "term_sent", "kill_sent",
+]  # fmt: skip
 
 
-class EvictionStaged(TaskFact):
-    """A stage of the task's eviction was reached. `after` is µs since the notice, on the agent's boot-time clock."""
+class Stage(Document):
+    """How far a task's eviction came. `after` is µs since the notice, on the agent's boot-time clock.
+
+    step: that the stage is about; with `noticed`, the last one that the task published. attached, with `noticed`: the
+    task has said that it listens for notices, so TERM waits until `soft` µs after the notice instead of going with it;
+    KILL comes `hard` µs after it. pace: steps in 1,000 s, 0 unknown. stuck_in, with `term_sent` and `kill_sent`: the
+    last stage before it; `noticed` means that the task never acknowledged.
+    """
 
     stage: EvictionStage
     after: Duration = 0
+    step: Count | None = None
+    attached: bool = False
+    soft: Duration | None = None
+    hard: Duration | None = None
+    pace: Count = 0
+    checkpoint: Checkpoint | None = None
+    stuck_in: EvictionStage | None = None
+
+
+class EvictionStaged(TaskFact, Stage):
+    """A stage of the task's eviction was reached."""
 
 
 class TaskSpared(TaskFact):

@@ -4,33 +4,46 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bailiff_bus.messages import (
+    DeviceReport,
     EvictionStageReached,
     NodeAnnounced,
     NodeHeartbeat,
     ReportBody,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from bailiff_bus.messages.reports import TaskReport
 from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.records.facts import (
+    EvictionStage,
     EvictionStaged,
     NodeJoined,
     NodeRefused,
+    ShareExceeded,
     SpareRefused,
+    Stage,
     TaskExited,
+    TaskProgressed,
     TaskReleased,
+    TaskResumed,
     TaskSpared,
     TaskStarted,
     TaskStartRefused,
     TaskVanished,
 )
 from bailiff_core.records.payload import Fact
+
+from .devices import facts_of_device, facts_of_dirty
+
+_OLD_STAGES: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # all that an agent of an earlier release tells
 
 
 @dataclass(slots=True)
@@ -72,6 +85,8 @@ def facts_of_report(pool: Pool, report: ReportBody) -> list[Fact]:
     if isinstance(report, NodeAnnounced):
         return _announced(pool, report)
     node = joined_node(pool, report)
+    if node is not None and isinstance(report, DeviceReport):
+        return facts_of_device(node, report)
     if node is None or not isinstance(report, TaskReport):
         return []
     found = _task(pool, node, report.job, report.attempt, report.task)
@@ -108,17 +123,46 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
             return [TaskStarted(**at)]
         case TaskNotStarted() if task.state == "starting":
             return [TaskStartRefused(**at, reason=report.reason)]
-        case EvictionStageReached() if not getattr(task, report.stage):
-            return [EvictionStaged(**at, stage=report.stage, after=report.after)]
+        case EvictionStageReached() if _is_new(task, report):
+            return [_staged(at, report)]
+        case TaskHasProgressed() if task.state in ("starting", "running") and _is_news(task, report):
+            said = {name: getattr(report, name) for name in ("step", "total", "pace", "checkpoint", "ago")}
+            return [TaskProgressed(**at, **said)]
+        case TaskHasResumed() if task.state in ("starting", "running") and task.resumed is None:
+            lost = 0 if job.step is None else max(0, job.step + 1 - report.step)
+            said = {name: getattr(report, name) for name in ("step", "from_attempt", "passed_over")}
+            return [TaskResumed(**at, **said, steps_lost=lost)]
         case TaskEnded() if task.state in ("starting", "running"):
-            return [TaskExited(**at, exit_code=report.exit_code, reason=report.reason)]
+            return [TaskExited(**at, exit_code=report.exit_code, reason=report.reason, step=report.step)]
         case TaskIsReleased():
-            return [TaskReleased(**at, before=report.before, after=report.after)]
+            readings = {"before": report.before, "after": report.after}
+            hosts = {"host_before": report.host_before, "host_after": report.host_after}
+            return [TaskReleased.model_validate({**at, **readings, **hosts})]
+        case TaskOverShare() if task.state == "running":
+            over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
+            return [ShareExceeded.model_validate({**at, **over})]
         case TaskWasSpared() if sparing and not task.spared:
             return [TaskSpared(**at)]
         case TaskNotSpared() if sparing:
             return [SpareRefused(**at)]
     return []
+
+
+def _is_new(task: Task, stage: Stage) -> bool:
+    """Whether the log does not know it yet. A step may be confirmed again: a later one takes the place of the one before."""
+    if stage.stage == "step_confirmed" and stage.step is not None:
+        return task.confirmed is None or stage.step > task.confirmed
+    return stage.stage not in task.reached and not getattr(task, stage.stage, False)
+
+
+def _is_news(task: Task, report: TaskHasProgressed) -> bool:
+    """An agent that was restarted says again what it finds said."""
+    saved = report.checkpoint is not None and report.checkpoint.step != task.checkpoint_step
+    return saved or (report.step is not None and (task.step is None or report.step > task.step))
+
+
+def _staged(at: dict[str, Any], stage: Stage) -> EvictionStaged:
+    return EvictionStaged(**at, **{name: getattr(stage, name) for name in Stage.model_fields})
 
 
 def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
@@ -140,9 +184,10 @@ def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
         labels=report.labels,
         devices=report.devices,
     )
+    dirty = facts_of_dirty(known, report)
     if known is None:
-        return [joined]
-    return [joined, *_reconciled(pool, known, report)]
+        return [joined, *dirty]
+    return [joined, *dirty, *_reconciled(pool, known, report)]
 
 
 def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
@@ -167,21 +212,23 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
     facts: list[Fact] = []
     if task.state == "starting":
         facts.append(TaskStarted(**at))
-    stages = [name for name in ("noticed", "term_sent", "kill_sent") if getattr(entry, name) and not getattr(task, name)]
-    facts.extend(EvictionStaged.model_validate({**at, "stage": stage}) for stage in stages)
+    told = [stage.stage for stage in entry.stages]
+    old = [Stage(stage=name) for name in _OLD_STAGES if getattr(entry, name) and name not in told]
+    facts.extend(_staged(at, stage) for stage in (*old, *entry.stages) if _is_new(task, stage))
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
-        facts.append(TaskExited(**at, exit_code=entry.exit_code, reason=entry.reason))
+        facts.append(TaskExited(**at, exit_code=entry.exit_code, reason=entry.reason, step=entry.step))
     if entry.state == "released":
         facts.append(TaskReleased(**at))
     return facts
 
 
 def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
-    """Tasks that the agent runs and the log does not hold it to: attempts that have ended in the log."""
+    """Tasks that the agent runs and the log does not hold it to: attempts that have ended, or that it has forgotten."""
     found = []
     for entry in report.tasks:
         job = pool.jobs.get(entry.job)
-        current = job is not None and job.attempt == entry.attempt and job.task(entry.task) is not None
+        task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
+        current = task is not None and task.state != "reserved"  # what has no place yet runs nowhere that the log knows of
         if entry.state != "released" and not current:
             found.append(entry)
     return found

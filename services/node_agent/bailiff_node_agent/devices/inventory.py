@@ -31,9 +31,28 @@ class DeviceUsage:
     memory_used: int
     pids: tuple[int, ...]
     """In rising order."""
+    by_pid: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of device memory by process, where the driver tells."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something wrong with a device. `lasts`: an event that is told once, and stands until the device is looked after."""
+
+    reason: Literal["xid", "ecc", "row-remap", "lost", "driver"]
+    detail: str
+    code: int | None = None
+    lasts: bool = False
 
 
 class DeviceInventory(Protocol):
+    slow: bool
+    """Whether a look may block for a while, so that it belongs into a thread."""
+
     def list(self) -> list[Device]: ...
 
     def usage(self, device_id: str) -> DeviceUsage: ...
+
+    def troubles(self) -> dict[str, Trouble]:
+        """What is wrong now, by device, together with events since the last call."""
+        ...

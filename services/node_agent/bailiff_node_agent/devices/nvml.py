@@ -4,11 +4,31 @@ import importlib
 from dataclasses import replace
 from typing import Any
 
-from bailiff_node_agent.devices.inventory import Device, DeviceUnavailable, DeviceUsage, NoDriver
+from bailiff_node_agent.devices.inventory import Device, DeviceUnavailable, DeviceUsage, NoDriver, Trouble
+
+# What a program does wrong, by NVIDIA's list of Xid errors: its process dies of it, and the device is fine for the next one.
+OF_THE_PROGRAM = frozenset({13, 31, 43, 45, 68, 109})
+XIDS = {
+    48: "uncorrectable memory error",
+    62: "the device's own processor halted",
+    63: "a page or row of memory is retired",
+    64: "a page or row of memory could not be retired",
+    74: "NVLink error",
+    79: "the device has fallen off the bus",
+    92: "many correctable memory errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "the device's system processor does not answer",
+    120: "error of the device's system processor",
+    140: "unrecovered memory error",
+}
+MOST_EVENTS = 1000
 
 
 class NvmlInventory:
     """The library is loaded here and not with the module, so that a machine without a driver can import everything."""
+
+    slow = True
 
     def __init__(self) -> None:
         try:
@@ -21,15 +41,21 @@ class NvmlInventory:
             raise NoDriver(f"NVML does not start ({error}): no NVIDIA driver here, or this container cannot see it") from error
         self._driver = _text(self._nvml.nvmlSystemGetDriverVersion())
         self._last_seen: dict[int, Device] = {}
+        self._gone: dict[str, str] = {}
+        self._uncorrected: dict[str, int] = {}
+        self._events: Any = None
+        self._listened: set[str] = set()
 
     def list(self) -> list[Device]:
         """A GPU that answered before and does not any more stays in the list, unhealthy."""
         for index in range(self._nvml.nvmlDeviceGetCount()):
             try:
                 self._last_seen[index] = self._read(index)
-            except self._nvml.NVMLError:
+                self._gone.pop(self._last_seen[index].id, None)
+            except self._nvml.NVMLError as error:
                 if index in self._last_seen:
                     self._last_seen[index] = replace(self._last_seen[index], healthy=False)
+                    self._gone[self._last_seen[index].id] = str(error)
         return [self._last_seen[index] for index in sorted(self._last_seen)]
 
     def usage(self, device_id: str) -> DeviceUsage:
@@ -39,9 +65,68 @@ class NvmlInventory:
                 *self._nvml.nvmlDeviceGetComputeRunningProcesses(handle),
                 *self._nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
             ]
-            return DeviceUsage(self._memory(handle).used, tuple(sorted({process.pid for process in processes})))
+            used = {process.pid: getattr(process, "usedGpuMemory", None) or 0 for process in processes}
+            by_pid = {pid: amount for pid, amount in used.items() if amount}
+            return DeviceUsage(self._memory(handle).used, tuple(sorted(used)), by_pid)
         except self._nvml.NVMLError as error:
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
+
+    def troubles(self) -> dict[str, Trouble]:
+        """Gone from the bus, memory that waits for repair, and Xid and uncorrected memory errors since the last call.
+
+        Errors that a program makes are left out: its own end tells of them.
+        """
+        found: dict[str, Trouble] = {}
+        for device in self.list():
+            if device.id in self._gone:
+                found[device.id] = Trouble("lost", f"the driver cannot reach it: {self._gone[device.id]}")
+                continue
+            self._listen(device.id)
+            if not device.healthy:
+                found[device.id] = Trouble("row-remap", "rows of its memory wait for repair, or could not be repaired")
+            more = self._uncorrected_since(device.id)
+            if more:
+                found[device.id] = Trouble("ecc", f"{more} uncorrected memory errors", lasts=True)
+        return found | self._xids()
+
+    def _listen(self, device_id: str) -> None:
+        if device_id in self._listened:
+            return
+        self._listened.add(device_id)
+        nvml = self._nvml
+        try:
+            if self._events is None:
+                self._events = nvml.nvmlEventSetCreate()
+            handle = nvml.nvmlDeviceGetHandleByUUID(device_id)
+            nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, self._events)
+        except (nvml.NVMLError, AttributeError):
+            return  # a card, or a driver, that tells of no events
+
+    def _xids(self) -> dict[str, Trouble]:
+        nvml, found = self._nvml, dict[str, Trouble]()
+        for _ in range(MOST_EVENTS if self._events is not None else 0):
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, 0)
+                device_id = _text(nvml.nvmlDeviceGetUUID(event.device))
+            except nvml.NVMLError:
+                break  # nothing (more) happened
+            code = int(event.eventData)
+            if code not in OF_THE_PROGRAM:
+                found[device_id] = Trouble("xid", XIDS.get(code, "critical error"), code, lasts=True)
+        return found
+
+    def _uncorrected_since(self, device_id: str) -> int:
+        """Uncorrected memory errors since the last call; 0 where the card does not count them."""
+        nvml = self._nvml
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(device_id)
+            kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            count = int(nvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter))
+        except (nvml.NVMLError, AttributeError):
+            return 0
+        before = self._uncorrected.get(device_id, count)
+        self._uncorrected[device_id] = count
+        return max(0, count - before)
 
     def close(self) -> None:
         self._nvml.nvmlShutdown()

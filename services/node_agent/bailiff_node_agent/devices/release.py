@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bailiff_node_agent.devices.inventory import DeviceInventory, DeviceUnavailable
 
 MIB = 1 << 20
+TOLERANCE = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class ReleaseProof:
     after: tuple[DeviceReading, ...]
     held_by: tuple[int, ...]
     """The task's living processes, and everyone on a device that is not free; may be empty where memory alone is."""
+    living: tuple[int, ...] = ()
+    """The task's processes that have not ended."""
+    taken: tuple[DeviceReading, ...] = ()
+    """Devices that are not free."""
+    of_task: tuple[int, ...] = ()
+    """All processes that were seen as the task's own."""
 
 
 def read_devices(inventory: DeviceInventory, device_ids: Sequence[str]) -> tuple[DeviceReading, ...]:
@@ -41,7 +48,7 @@ async def prove_release(
     *,
     before: tuple[DeviceReading, ...] | None = None,
     seen_pids: Collection[int] = (),
-    tolerance: int = 64 * MIB,
+    tolerance: int = TOLERANCE,
     shared: bool = False,
 ) -> ReleaseProof:
     """Look again every `poll` seconds until all is free, or the deadline has passed.
@@ -69,7 +76,8 @@ async def prove_release(
         free = not living and not taken
         if free or loop.time() >= deadline:
             held_by = living.union(*(reading.pids for reading in taken))
-            return ReleaseProof(free, before, after, tuple(sorted(held_by)))
+            dirty, own = tuple(taken), tuple(sorted(of_task))
+            return ReleaseProof(free, before, after, tuple(sorted(held_by)), tuple(sorted(living)), dirty, own)
         await asyncio.sleep(min(poll, max(0.0, deadline - loop.time())))
 
 

@@ -6,12 +6,15 @@ enter, and no device but as a name that is passed on. The supervisor is alone in
 and nothing else.
 """
 
+from bailiff_node_agent.runtime.cgroups import Cgroups
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
     Exit,
     Launch,
     Running,
     Runtime,
+    Said,
+    Steps,
     TaskKey,
     TaskStillRuns,
     UnknownTask,
@@ -20,14 +23,17 @@ from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
 
 __all__ = [
+    "Cgroups",
     "DeviceHolds",
     "Exit",
     "Launch",
     "ProcessRuntime",
     "Running",
     "Runtime",
+    "Said",
     "SimulatedMachine",
     "SimulatedRuntime",
+    "Steps",
     "TaskKey",
     "TaskStillRuns",
     "UnknownTask",

@@ -38,7 +38,8 @@ class TaskKey:
 class Launch:
     """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
 
-    The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named.
+    The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
+    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit.
     """
 
     key: TaskKey
@@ -47,6 +48,8 @@ class Launch:
     working_dir: str | None = None
     device_ids: tuple[str, ...] = ()
     log_dir: Path | None = None
+    cpu_milli: int = 0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class Exit:
     `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
     the main process left behind and that were ended after it. `error` says why it could not be started, in words
     that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
-    `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`.
+    `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`;
+    `deadline_stages`: because a deadline came when its agent was dead.
     """
 
     key: TaskKey
@@ -75,6 +79,33 @@ class Exit:
     error: str | None = None
     supervisor_lost: bool = False
     lease_stages: tuple[str, ...] = ()
+    deadline_stages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """One line that the job said to the node, numbered from 1. `content`: `say`, and what belongs to it."""
+
+    number: int
+    at_boottime_us: int
+    content: Mapping[str, Any]
+
+    @property
+    def say(self) -> str:
+        """What kind of line it is."""
+        return str(self.content["say"])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How far the job says in shared memory that it is. `confirmed`: where it would save together with its gang.
+
+    pace: steps in 1,000 s, 0 unknown.
+    """
+
+    published: int | None = None
+    confirmed: int | None = None
+    pace: int = 0
 
 
 class DeviceHolds(Protocol):
@@ -101,8 +132,28 @@ class Runtime(Protocol):
         """
         ...
 
-    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
-        """Put the notice where the job looks for it. A later notice replaces an earlier one."""
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        """Put the notice where the job looks for it, with its deadlines (boot-time µs). A later one replaces an earlier one."""
+        ...
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
+        """TERM and KILL are due at these boot times: whoever is there when the agent is not keeps them."""
+        ...
+
+    def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        """The step at which the job is to save together with its gang: to be confirmed, or agreed on."""
+        ...
+
+    def steps(self, key: TaskKey) -> Steps:
+        """How far it says in shared memory that it is."""
+        ...
+
+    def said(self, key: TaskKey, after: int = 0) -> list[Said]:
+        """What it has said to the node since the line of this number."""
+        ...
+
+    async def wait_word(self) -> TaskKey:
+        """A task that has said something, or confirmed a step. It may be named again without anything new."""
         ...
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
@@ -126,7 +177,14 @@ class Runtime(Protocol):
         ...
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:
-        """All living processes of the task, in rising order; none for a task that has ended or is not known."""
+        """All living processes of the task, in rising order; none for a task that is not known.
+
+        After its `Exit` they are those that got away from whoever looked after it, and `kill` ends them, too.
+        """
+        ...
+
+    def memory(self, key: TaskKey) -> int:
+        """Host memory that the task's processes use, bytes, as far as the host tells."""
         ...
 
     async def forget(self, key: TaskKey) -> None:

@@ -9,41 +9,52 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import DamagedFile, sync_folder, write_durably
-from bailiff_node_agent.runtime import supervisor
+from bailiff_node_agent.runtime import supervisor, wall
+from bailiff_node_agent.runtime.cgroups import Cgroups
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
     Exit,
     Launch,
     Running,
+    Said,
+    Steps,
     TaskKey,
     TaskStillRuns,
     UnknownTask,
 )
 
 POLL_S = 0.02
+QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 
 
 class ProcessRuntime:
     """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
 
-    def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None) -> None:
+    def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
         self._lease_file = state_dir.absolute() / "lease.json"
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._unfinished.mkdir(mode=0o700, exist_ok=True)
-        self._devices = devices
+        self._devices, self._cgroups = devices, cgroups
         self._lease: tuple[int, int] | None = None
         self._watched: dict[TaskKey, int | None] = {}
         """The handle that tells of the supervisor's end; None once it has."""
         self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
         self._concluding: set[asyncio.Task[Exit]] = set()
+        self._ledgers: dict[TaskKey, wall.Ledger] = {}
+        self._quick: dict[TaskKey, None] = {}
+        """Tasks that have a notice: what they say is waited for."""
+        self._confirmed: dict[TaskKey, int | None] = {}
+        self._words: dict[TaskKey, None] = {}
+        self._looked_at = time.monotonic()
 
     async def adopt(self) -> list[Running | Exit]:
         for folder in self._unfinished.iterdir():
@@ -65,14 +76,56 @@ class ProcessRuntime:
             self._watch(state)
         return state
 
-    async def notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
-        self._known(key)
-        await asyncio.to_thread(write_durably, self._control(key) / "notice.json", json.dumps(payload).encode())
+    async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
+        alone = _read_task(self._known(key)).alone
+        self._quick[key] = None
+        await asyncio.to_thread(wall.put_notice, self._control(key), payload, soft_us, hard_us, alone=alone)
+
+    async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
+        running = _read_json(self._known(key) / "running.json")
+        await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
+        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
+        if running is not None and process is not None and process.started == running["supervisor_started"]:
+            supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
+
+    def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
+        wall.propose(self._known(key), step, agreed=agreed)
+
+    def steps(self, key: TaskKey) -> Steps:
+        return wall.read_steps(self._control(key))
+
+    def said(self, key: TaskKey, after: int = 0) -> list[Said]:
+        if key not in self._ledgers:
+            self._ledgers[key] = wall.Ledger(self._control(key))
+        return self._ledgers[key].after(after)
+
+    async def wait_word(self) -> TaskKey:
+        while True:
+            if self._words:
+                key = next(iter(self._words))
+                del self._words[key]
+                return key
+            await asyncio.sleep(QUICK_LOOK_S if self._quick else LOOK_S)
+            self._look(all_of_them=not self._quick)
+
+    def _look(self, *, all_of_them: bool) -> None:
+        """Those that have a notice, often; the others once in a while."""
+        now = time.monotonic()
+        all_of_them = all_of_them or now - self._looked_at >= LOOK_S
+        self._looked_at = now if all_of_them else self._looked_at
+        for key in [*(self._watched if all_of_them else self._quick)]:
+            if key not in self._ledgers:
+                self._ledgers[key] = wall.Ledger(self._control(key))
+            confirmed = self.steps(key).confirmed if key in self._quick else None
+            if self._ledgers[key].grew() or confirmed != self._confirmed.get(key):
+                self._confirmed[key] = confirmed
+                self._words[key] = None
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = _read_json(self._known(key) / "running.json")
-        if running is None or (_read_json(self._control(key) / "terminating.json") or {}).get("lease_over"):
-            return  # in the second case its supervisor has said TERM already
+        said = _read_json(self._control(key) / "terminating.json") or {}
+        if running is None or said.get("by_supervisor") or said.get("lease_over"):  # as an earlier release calls it
+            return
         until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
         await asyncio.to_thread(write_durably, self._control(key) / "terminating.json", json.dumps(until).encode())
         for process in self._tree(key):
@@ -81,6 +134,8 @@ class ProcessRuntime:
 
     async def kill(self, key: TaskKey) -> None:
         self._known(key)
+        if self._cgroups:
+            self._cgroups.kill(key)
         # What is killed no longer forks, so each round leaves only what was born during the scan before it.
         while tree := self._tree(key):
             for process in tree:
@@ -98,12 +153,21 @@ class ProcessRuntime:
     def pids(self, key: TaskKey) -> tuple[int, ...]:
         return tuple(process.pid for process in self._tree(key))
 
+    def memory(self, key: TaskKey) -> int:
+        if self._cgroups and (charged := self._cgroups.memory(key)):
+            return charged
+        return sum(map(_resident, self.pids(key)))
+
     async def forget(self, key: TaskKey) -> None:
         control = self._known(key)
         if not (control / "exit.json").exists():
             raise TaskStillRuns(f"{key} has not ended")
         self._unwatch(key)
+        for kept in (self._ledgers, self._quick, self._confirmed, self._words):
+            kept.pop(key, None)
         await asyncio.to_thread(self._remove, control)
+        if self._cgroups:
+            self._cgroups.remove(key)
 
     async def close(self) -> None:
         for key in [*self._watched]:
@@ -134,10 +198,13 @@ class ProcessRuntime:
         """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
-        orders = _orders(launch, control, log)
+        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
+        orders = _orders(launch, control, log, group)
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log)}
+        alone = launch.env.get("WORLD_SIZE", "1") == "1"
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
+        wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -215,6 +282,8 @@ class ProcessRuntime:
         if running.key in self._watched:
             return
         control = self._control(running.key)
+        if (control / "notice.json").exists():
+            self._quick[running.key] = None
         pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
@@ -250,6 +319,7 @@ class ProcessRuntime:
         # A supervisor killed while it was starting may leave its lock to a fork for a moment.
         while isinstance(state := await self._state(running.key), Running):  # noqa: ASYNC110 - nobody announces that
             await asyncio.sleep(POLL_S)
+        self._quick.pop(running.key, None)
         if self._devices:
             for device_id in running.device_ids:
                 self._devices.let_go(device_id, running.pid)
@@ -281,15 +351,17 @@ class ProcessRuntime:
 
     def _tree(self, key: TaskKey) -> list[supervisor.Process]:
         control = self._control(key)
-        if not control.exists() or (control / "exit.json").exists():
+        if not control.exists():
             return []
         processes = supervisor.scan()
-        running = _read_json(control / "running.json")
-        if running and _is_supervised(control):
-            return supervisor.descendants({running["supervisor_pid"]}, processes)
+        running, ended = _read_json(control / "running.json"), (control / "exit.json").exists()
+        grouped = dict.fromkeys(self._cgroups.pids(key) if self._cgroups else ())
+        in_group = [process for process in processes if process.pid in grouped]
+        if running and not ended and _is_supervised(control):
+            return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
         marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
-        roots = [process for process in processes if marks <= _environment(process.pid)]
-        if running and running["boot_id"] == supervisor.boot_id():
+        roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
+        if running and not ended and running["boot_id"] == supervisor.boot_id():
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
             pid, started = running["pid"], running["started"]
             if not any(process.pid == pid and process.started != started for process in processes):
@@ -305,15 +377,17 @@ class _Task:
         self.key = TaskKey(content["job"], content["attempt"], content["task"])
         self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
         self.log = Path(content["log"])
+        self.alone: bool = content.get("alone", True)
 
 
-def _orders(launch: Launch, control: Path, log: Path) -> bytes:
+def _orders(launch: Launch, control: Path, log: Path, cgroup: Path | None) -> bytes:
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     orders = {
         "command": launch.command,
         "env": {**inherited, **launch.env, **_marks(launch.key, control)},
         "working_dir": launch.working_dir or inherited.get("HOME", "/"),
         "log": str(log),
+        "cgroup": str(cgroup) if cgroup is not None else None,
     }
     return json.dumps(orders).encode()
 
@@ -354,6 +428,13 @@ def _environment(pid: int) -> set[bytes]:
         return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:  # gone, or somebody else's
         return set()
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):  # gone
+        return 0
 
 
 def _is_supervised(control: Path) -> bool:
@@ -398,4 +479,5 @@ def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
         end["error"],
         end["supervisor_lost"],
         tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
+        tuple(end.get("deadline_stages", ())),
     )

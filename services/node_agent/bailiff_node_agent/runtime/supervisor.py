@@ -8,7 +8,11 @@ gone.
 It holds the lock on `<control>/lock` as long as it lives: a free lock means that there is no supervisor (any more).
 
 The agent renews the node's lease on disk while Kafka hears it. When nobody does, this process stops the task by itself,
-so that it is gone before the log gives the node up and runs the job elsewhere (log protocol §7).
+so that it is gone before the log gives the node up and runs the job elsewhere (log protocol §7). It keeps an eviction's
+deadlines (`deadlines.json`), too, where the agent that set them is dead when they come.
+
+It serves `<control>/socket`, where the job says how far it is. What it says is hostile input: it is checked and bounded,
+and written to `<control>/said.jsonl` before it is answered, which the agent follows.
 """
 # Without pathlib, which would make each task's supervisor slower to start and larger.
 # ruff: noqa: PTH104, PTH110, PTH112, PTH120, PTH123, PTH208
@@ -17,14 +21,24 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
+import socket
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 LEFTOVER_GRACE_S = 2.0
 LEASE_LOOK_S = 5.0  # at most so long between two looks: the clock of waits does not count suspended time
 LEASE_OVER = "the agent was not heard for longer than the node's lease"
+LEAD_US = 1_000_000  # so much later than the agent, which keeps the same deadlines while it lives
+LEASE_PART = 5  # of the time that is left when the lease is over, so much is between TERM and KILL
+LONGEST_LINE, LONGEST_JOURNAL = 4096, 256 * 1024
+MOST_CONNECTIONS, KNOCKING, LINES_AT_ONCE, LINES_PER_S = 16, 128, 100, 20
+LONGEST_SOCKET_PATH = 107
+MOST = 2**53 - 1
+TOO_LONG = f"the line is longer than {LONGEST_LINE} bytes"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -110,37 +124,73 @@ def write_json(path: str, content: dict[str, Any]) -> None:
     os.close(folder)
 
 
+class Stop:
+    """TERM and KILL for the task, each when it is due. `stages`: what was really done."""
+
+    def __init__(self, control: str, term_at: int, kill_at: int) -> None:
+        self.control, self.term_at, self.kill_at = control, term_at, kill_at
+        self.stages: list[str] = []
+        self._asked = False
+
+    def next_at(self) -> int:
+        """When there is something to do. Past the deadline there is still what was born while the tree was killed."""
+        return self.kill_at if self._asked else self.term_at
+
+    def enforce(self, session: int) -> None:
+        """TERM to the task's session once, KILL to the whole tree until it is gone."""
+        now = boottime_us()
+        if not self._asked and now >= self.term_at:
+            self._asked = True
+            self._ask_to_end(session)
+        if now >= self.kill_at:
+            for process in descendants({os.getpid()}, scan()):
+                self.reached("kill_sent")
+                send(process, signal.SIGKILL)
+
+    def reached(self, stage: str) -> None:
+        if stage not in self.stages:
+            self.stages.append(stage)
+
+    def _ask_to_end(self, session: int) -> None:
+        if os.path.exists(f"{self.control}/terminating.json"):
+            return  # the agent has said TERM already, and a second one cuts a clean end short
+        with contextlib.suppress(OSError):  # a full disk must not keep the task alive
+            write_json(f"{self.control}/terminating.json", {"until_boottime_us": self.kill_at, "by_supervisor": True})
+        self.reached("term_sent")
+        for process in descendants({os.getpid()}, scan()):
+            if process.session == session:
+                send(process, signal.SIGTERM)
+
+
 class Lease:
     """The node's lease as the agent renews it, and the end of this task once it is over. Without a file: no limit."""
 
     def __init__(self, path: str, control: str) -> None:
         self.path, self.control = path, control
-        self.stages: list[str] = []
-        self.kill_at: int | None = None
+        self.stop: Stop | None = None
+        self.killed_at_start = False
         self._last: tuple[int, int] | None = None
+
+    @property
+    def stages(self) -> list[str]:
+        """What was done to the task because the lease was over."""
+        return ["kill_sent"] if self.killed_at_start else self.stop.stages if self.stop else []
 
     def is_over(self) -> bool:
         return self._look() is not None
 
-    def patience_s(self) -> float:
-        """How long to wait until there is something to do about it."""
-        next_at = self.kill_at if self.kill_at is not None else self._last[0] if self._last else None
-        if next_at is None:
-            return LEASE_LOOK_S
-        # Past the deadline there is still what was born while the tree was killed.
-        return min(LEASE_LOOK_S, max(0.05, (next_at - boottime_us()) / 1_000_000))
+    def next_at(self) -> int | None:
+        """When to look again, boot-time µs."""
+        return self.stop.next_at() if self.stop else self._last[0] if self._last else None
 
-    def enforce(self, session: int) -> None:
-        """Notice and TERM when it is over, KILL to the whole tree when the grace is, too."""
-        if self.kill_at is None:
-            self.kill_at = self._look()
-            if self.kill_at is None:
+    def enforce(self, session: int, warn: Callable[[int, int], bool]) -> None:
+        """When it is over, the task is told; TERM goes with the notice, to one that knows notices later. Then KILL."""
+        if self.stop is None:
+            kill_at = self._look()
+            if kill_at is None:
                 return
-            self._ask_to_end(session)
-        if boottime_us() >= self.kill_at:
-            for process in descendants({os.getpid()}, scan()):
-                self._reached("kill_sent")
-                send(process, signal.SIGKILL)
+            self.stop = self._notice(kill_at, warn)
+        self.stop.enforce(session)
 
     def _look(self) -> int | None:
         """When the task is to be killed; None while the lease holds."""
@@ -157,23 +207,332 @@ class Lease:
             pass  # a disk that fails: go by what was read last
         return sum(self._last) if self._last and boottime_us() >= self._last[0] else None
 
-    def _ask_to_end(self, session: int) -> None:
-        assert self.kill_at is not None
+    def _notice(self, kill_at: int, warn: Callable[[int, int], bool]) -> Stop:
+        now = boottime_us()
+        stop = Stop(self.control, now, kill_at)
         if os.path.exists(f"{self.control}/terminating.json"):
-            return  # the agent has said TERM already, and a second one cuts a clean end short
-        grace_s = max(0, self.kill_at - boottime_us()) // 1_000_000
-        with contextlib.suppress(OSError):  # a full disk must not keep the task alive
-            write_json(f"{self.control}/notice.json", {"reason": LEASE_OVER, "for": "", "grace_s": grace_s})
-            self._reached("noticed")
-            write_json(f"{self.control}/terminating.json", {"until_boottime_us": self.kill_at, "lease_over": True})
-        self._reached("term_sent")
-        for process in descendants({os.getpid()}, scan()):
-            if process.session == session:
-                send(process, signal.SIGTERM)
+            return stop
+        soft_at = kill_at - max(0, kill_at - now) // LEASE_PART
+        with contextlib.suppress(OSError):
+            listens = warn(soft_at, kill_at)
+            stop.reached("noticed")
+            stop.term_at = soft_at if listens else now
+        return stop
 
-    def _reached(self, stage: str) -> None:
-        if stage not in self.stages:
-            self.stages.append(stage)
+
+class Deadlines:
+    """An eviction's, as the agent has promised them."""
+
+    def __init__(self, control: str) -> None:
+        self.control = control
+        self.stop: Stop | None = None
+
+    @property
+    def stages(self) -> list[str]:
+        """What was done here, because the agent was not there to do it."""
+        return self.stop.stages if self.stop else []
+
+    def next_at(self) -> int | None:
+        return self.stop.next_at() if self.stop else None
+
+    def enforce(self, session: int) -> None:
+        if self.stop is None:
+            self.stop = self._look()
+        if self.stop is not None:
+            self.stop.enforce(session)
+
+    def _look(self) -> Stop | None:
+        try:
+            with open(f"{self.control}/deadlines.json") as file:
+                told = json.load(file)
+            return Stop(self.control, told["term_boottime_us"] + LEAD_US, told["kill_boottime_us"] + LEAD_US)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+COUNT, MAYBE, FLAG, DIGEST = f"a whole number from 0 to {MOST}", "such a number or null", "true or false", "64 hex digits"
+SAYS: dict[str, dict[str, str]] = {
+    "hello": {"v": COUNT, "rank": COUNT, "pid": COUNT},
+    "acknowledged": {"step": MAYBE},
+    "progress": {"step": COUNT, "total": MAYBE},
+    "checkpoint_started": {"step": MAYBE},
+    "checkpoint_committed": {"step": COUNT, "bytes": COUNT, "microseconds": COUNT, "sha256": DIGEST, "agreed": FLAG},
+    "saving_in_flight": {"step": MAYBE},
+    "yielding": {},
+    "resumed": {"step": COUNT, "from_attempt": MAYBE, "passed_over": COUNT},
+}
+
+
+def understood(line: bytes) -> dict[str, Any]:
+    """What a line of the job says, and nothing else of it. Raises `ValueError` with a sentence for whoever wrote it."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("the line is no JSON object") from None
+    if not isinstance(said, dict):
+        raise ValueError("the line is no JSON object")
+    kind = said.get("say")
+    fields = SAYS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        raise ValueError(f"say: not one of {', '.join(SAYS)}")
+    for name, wanted in fields.items():
+        if not _is(wanted, said.get(name)):
+            raise ValueError(f"{name} of {kind}: must be {wanted}")
+    if kind == "hello" and said["v"] != 1:
+        raise ValueError("v of hello: this node speaks version 1 alone")
+    return {"say": kind, **{name: said.get(name) for name in fields}}
+
+
+def _is(wanted: str, value: object) -> bool:
+    if wanted == FLAG:
+        return isinstance(value, bool)
+    if wanted == DIGEST:
+        return isinstance(value, str) and len(value) == 64 and all(char in "0123456789abcdef" for char in value)
+    number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+    return number or (wanted == MAYBE and value is None)
+
+
+class Journal:
+    """What the task has said, one line each, numbered. When it has grown long only the newest word of each kind is kept."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self._number, self._size = path, 0, 0
+
+    def add(self, said: dict[str, Any]) -> None:
+        """On disk when this returns, but for progress, which is old in a moment. Raises `OSError`."""
+        line = self._line(self._number + 1, boottime_us(), said)
+        if self._size + len(line) > LONGEST_JOURNAL:
+            self._shorten()
+        with open(self.path, "ab", buffering=0) as file:
+            try:
+                if file.write(line) != len(line):
+                    raise OSError("the disk is full")
+                if said["say"] != "progress":
+                    os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    file.truncate(self._size)
+                raise
+        self._number, self._size = self._number + 1, self._size + len(line)
+
+    def _line(self, number: int, at_us: int, said: dict[str, Any]) -> bytes:
+        return json.dumps({"n": number, "at_us": at_us, **said}).encode() + b"\n"
+
+    def _shorten(self) -> None:
+        newest: dict[str, bytes] = {}
+        with open(self.path, "rb") as file:
+            for line in file:
+                kind = json.loads(line)["say"]
+                newest.pop(kind, None)
+                newest[kind] = line
+        with open(f"{self.path}.new", "wb") as file:
+            self._size = file.write(b"".join(newest.values()))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{self.path}.new", self.path)
+
+
+class Ear:
+    """The task's socket. Whoever floods it waits; whoever sends garbage is told what was wrong with it."""
+
+    def __init__(self, control: str) -> None:
+        self.control = control
+        self.greeted = False
+        self._journal = Journal(f"{control}/said.jsonl")
+        self._poll = select.poll()
+        self._heard: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._tokens, self._counted_at = float(LINES_AT_ONCE), time.monotonic()
+        self._woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        self._poll.register(self._woken, select.POLLIN)
+        self.folder = os.open(control, os.O_RDONLY | os.O_DIRECTORY)
+        self._door = self._open()
+
+    def path(self) -> str:
+        """Where the job finds the socket. A path may be longer than an address can be."""
+        path = f"{self.control}/socket"
+        return path if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH else f"/proc/{os.getpid()}/fd/{self.folder}/socket"
+
+    def wait(self, patience_s: float) -> None:
+        """Until a child has ended, somebody knocks, or so much time has passed. What was said meanwhile is written down."""
+        quiet = not self._may_speak()
+        if quiet:
+            patience_s = min(patience_s, 1 / LINES_PER_S)
+        for handle in self._heard:
+            self._poll.modify(handle, 0 if quiet else select.POLLIN)
+        for handle, event in self._poll.poll(max(0.0, patience_s) * 1000):
+            if handle == self._woken:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(handle, 1024)
+            elif handle in self._heard:
+                self._listen(handle, event)
+            elif self._door is not None:
+                self._let_in(self._door)
+
+    def hear_out(self) -> None:
+        """What was said before the end counts, and then nobody is heard any more: the journal is as long as it will be."""
+        for _ in range(3):  # let in, hear, hear that it hung up
+            self.wait(0)
+        for handle in [*self._heard]:
+            self._hang_up(handle)
+        if self._door is not None:
+            self._poll.unregister(self._door.fileno())
+            self._door.close()
+            self._door = None
+
+    def _open(self) -> socket.socket | None:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            door.bind(f"/proc/self/fd/{self.folder}/socket")
+            os.chmod("socket", 0o600, dir_fd=self.folder)
+            door.listen(KNOCKING)
+        except OSError as problem:  # a job that nobody hears still runs
+            sys.stderr.write(f"no socket: {problem.strerror}\n")
+            door.close()
+            return None
+        self._poll.register(door.fileno(), select.POLLIN)
+        return door
+
+    def _may_speak(self) -> bool:
+        now = time.monotonic()
+        self._tokens = min(LINES_AT_ONCE, self._tokens + (now - self._counted_at) * LINES_PER_S)
+        self._counted_at = now
+        return self._tokens >= 1
+
+    def _let_in(self, door: socket.socket) -> None:
+        try:
+            connection, _ = door.accept()
+        except OSError:
+            return
+        if len(self._heard) >= MOST_CONNECTIONS:
+            self._hang_up(next(iter(self._heard)))
+        connection.setblocking(False)
+        self._heard[connection.fileno()] = connection, bytearray()
+        self._poll.register(connection.fileno(), select.POLLIN)
+
+    def _hang_up(self, handle: int) -> None:
+        connection, _ = self._heard.pop(handle)
+        self._poll.unregister(handle)
+        connection.close()
+
+    def _listen(self, handle: int, event: int) -> None:
+        connection, buffer = self._heard[handle]
+        try:
+            data = connection.recv(LONGEST_LINE)
+        except BlockingIOError:
+            if not event & (select.POLLHUP | select.POLLERR):
+                return
+            data = b""
+        except OSError:
+            data = b""
+        buffer += data
+        answers = b""
+        while (end := buffer.find(b"\n")) >= 0:  # what has come is heard; for more, who said too much has to wait
+            self._tokens -= 1
+            answers += self._answer(bytes(buffer[:end]))
+            del buffer[: end + 1]
+        too_long = len(buffer) > LONGEST_LINE
+        if too_long:
+            answers += _no(TOO_LONG)
+        try:
+            if answers and connection.send(answers) != len(answers):
+                raise BlockingIOError
+        except OSError:  # it does not read what it is answered, or is gone
+            data = b""
+        if not data or too_long:
+            self._hang_up(handle)
+
+    def _answer(self, line: bytes) -> bytes:
+        if len(line) > LONGEST_LINE:
+            return _no(TOO_LONG)
+        try:
+            said = understood(line)
+            if said["say"] == "acknowledged" and not os.path.exists(f"{self.control}/notice.json"):
+                raise ValueError("acknowledged: there is no notice out")
+            self._journal.add(said)
+        except ValueError as problem:
+            return _no(str(problem))
+        except OSError as problem:
+            return _no(f"the node cannot write it down: {problem.strerror or problem}")
+        self.greeted = self.greeted or said["say"] == "hello"
+        return b'{"ok": true}\n'
+
+
+def _no(why: str) -> bytes:
+    return json.dumps({"ok": False, "error": why}).encode() + b"\n"
+
+
+class Watch:
+    """All that the supervisor keeps an eye on while the task lives."""
+
+    def __init__(self, control: str, lease: Lease, alone: bool) -> None:
+        self.control, self.lease, self.deadlines, self.ear, self.alone = control, lease, Deadlines(control), Ear(control), alone
+
+    def enforce(self, session: int) -> None:
+        """What is due now."""
+        self.lease.enforce(session, self._warn)
+        self.deadlines.enforce(session)
+
+    def wait(self, longest_s: float = LEASE_LOOK_S) -> None:
+        """Until something happens or is due."""
+        moments = [at for at in (self.lease.next_at(), self.deadlines.next_at()) if at is not None]
+        until = max(0.05, (min(moments) - boottime_us()) / 1_000_000) if moments else longest_s
+        self.ear.wait(min(longest_s, until))
+
+    def _warn(self, soft_at: int, kill_at: int) -> bool:
+        """Put the notice where the job looks for it, as the agent would; whether the job has said that it looks."""
+        write_notice(self.control, {"reason": LEASE_OVER, "for_job": None}, soft_at, kill_at, alone=self.alone)
+        return self.ear.greeted
+
+
+STEPS = ("published", "noticed", "agreed", "proposed", "confirmed", "deadline", "pace", "format")
+FIRST_STEPS = (-1, 0, -1, -1, -1, 0, 0, 1)
+
+
+def write_notice(control: str, about: dict[str, Any], soft_at: int, kill_at: int, *, alone: bool) -> None:
+    """`notice.json`, and then the word in shared memory that says that it is there. Times are boot-time µs."""
+    now = boottime_us()
+    notice = {
+        "v": 1,
+        **about,
+        "soft_s": max(0, soft_at - now) // 1_000_000,
+        "hard_s": max(0, kill_at - now) // 1_000_000,
+        "soft_deadline_boottime_ns": soft_at * 1000,
+        "hard_deadline_boottime_ns": kill_at * 1000,
+    }
+    write_json(f"{control}/notice.json", notice)
+    write_step(control, "deadline", soft_at * 1000)
+    if alone:
+        write_step(control, "agreed", 0)
+    write_step(control, "noticed", 1)
+
+
+def write_step(control: str, name: str, value: int) -> None:
+    """Not mapped: a job that cut the file short would end whoever maps it."""
+    with contextlib.suppress(FileNotFoundError), _steps(control, os.O_RDWR) as handle:
+        os.pwrite(handle, value.to_bytes(8, "little", signed=True), 8 * STEPS.index(name))
+
+
+def read_steps(control: str) -> dict[str, int]:
+    """All eight words, those of a file that is not there or was cut short as they were in the beginning."""
+    try:
+        with _steps(control, os.O_RDONLY) as handle:
+            data = os.pread(handle, 64, 0)
+    except OSError:
+        data = b""
+    if len(data) < 64:
+        return dict(zip(STEPS, FIRST_STEPS, strict=True))
+    return {name: int.from_bytes(data[8 * at : 8 * at + 8], "little", signed=True) for at, name in enumerate(STEPS)}
+
+
+@contextlib.contextmanager
+def _steps(control: str, how: int) -> Iterator[int]:
+    handle = os.open(f"{control}/steps", how | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
@@ -193,6 +552,10 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.setsid()
+        if launch.get("cgroup"):
+            step = "cgroup"
+            with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
+                group.write("0")
         step = "working directory"
         os.chdir(launch["working_dir"])
         step = "command"
@@ -229,14 +592,14 @@ def reap(pid: int) -> int | None:
             code = os.waitstatus_to_exitcode(status)
 
 
-def wait_for_main(pid: int, lease: Lease) -> int:
+def wait_for_main(pid: int, watch: Watch) -> int:
     while (code := reap(pid)) is None:
-        lease.enforce(pid)
-        signal.sigtimedwait({signal.SIGCHLD}, lease.patience_s())
+        watch.enforce(pid)
+        watch.wait()
     return code
 
 
-def end_leftovers(control: str, session: int, lease: Lease) -> int:
+def end_leftovers(control: str, session: int, watch: Watch) -> int:
     """TERM, a while, KILL to all that outlived the main process; returns how many they were."""
     ended_at = boottime_us()
     asked: set[tuple[int, int]] = set()
@@ -246,7 +609,7 @@ def end_leftovers(control: str, session: int, lease: Lease) -> int:
         if terminating:
             with open(f"{control}/terminating.json") as file:
                 patience_us = max(patience_us, json.load(file)["until_boottime_us"])
-        lease.enforce(session)
+        watch.enforce(session)
         for process in tree:
             if boottime_us() >= patience_us:
                 send(process, signal.SIGKILL)
@@ -254,7 +617,7 @@ def end_leftovers(control: str, session: int, lease: Lease) -> int:
                 # The agent's own TERM has gone to the main session; a second one cuts a clean end short.
                 send(process, signal.SIGTERM)
         asked.update(process[:2] for process in tree)
-        signal.sigtimedwait({signal.SIGCHLD}, 0.05)
+        watch.wait(0.05)
         reap(session)
     return len(asked)
 
@@ -264,11 +627,11 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
         raise OSError(ctypes.get_errno(), "cannot become the reaper of the task's processes")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    watch = Watch(control, lease, launch["env"].get("WORLD_SIZE", "1") == "1")
+    launch["env"]["BAILIFF_SOCKET"] = watch.ear.path()
     started = boottime_us()
     pid, error = start_job(launch, lease)
-    if error == LEASE_OVER:
-        lease.stages.append("kill_sent")
+    lease.killed_at_start = error == LEASE_OVER
     me, main = read_process(os.getpid()), read_process(pid)
     running = {
         "pid": pid,
@@ -280,8 +643,9 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
     }
     write_json(f"{control}/running.json", running)
     os.close(ready)
-    code = wait_for_main(pid, lease)
-    leftovers = end_leftovers(control, pid, lease)
+    code = wait_for_main(pid, watch)
+    leftovers = end_leftovers(control, pid, watch)
+    watch.ear.hear_out()
     end = {
         "code": code,
         "at_boottime_us": boottime_us(),
@@ -290,6 +654,7 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
         "error": error,
         "supervisor_lost": False,
         "lease_stages": lease.stages,
+        "deadline_stages": watch.deadlines.stages,
     }
     while os.path.isdir(control):
         try:

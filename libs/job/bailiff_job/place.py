@@ -1,0 +1,62 @@
+"""Where this process stands, from the environment that Bailiff sets and that launchers like torchrun change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Place:
+    """job: empty outside Bailiff. workers: processes that share this task's control directory, of which this is `worker`."""
+
+    job: str
+    attempt: int
+    rank: int
+    world_size: int
+    worker: int
+    workers: int
+    restart: str
+    socket: str
+    control: Path | None
+    checkpoints: Path | None
+    grace_s: float
+
+
+def place_from_environment(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    local_rank: int | None = None,
+    local_world_size: int | None = None,
+) -> Place:
+    """What is given wins over what the environment says. Raises `ValueError` for a variable that is no number."""
+    job = os.environ.get("BAILIFF_JOB_ID", "")
+    launched = "TORCHELASTIC_RUN_ID" in os.environ  # then LOCAL_RANK counts within the task, else it is the task's own
+    control = os.environ.get("BAILIFF_CONTROL_DIR") if job else None
+    checkpoints = (os.environ.get("BAILIFF_CHECKPOINT_DIR") if job else None) or directory
+    return Place(
+        job=job,
+        attempt=_number("BAILIFF_ATTEMPT", 1) if job else 1,
+        rank=_number("RANK", 0) if rank is None else rank,
+        world_size=_number("WORLD_SIZE", 1) if world_size is None else world_size,
+        worker=(_number("LOCAL_RANK", 0) if launched else 0) if local_rank is None else local_rank,
+        workers=(_number("LOCAL_WORLD_SIZE", 1) if launched else 1) if local_world_size is None else local_world_size,
+        restart=os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        socket=os.environ.get("BAILIFF_SOCKET", "") if job else "",
+        control=Path(control) if control else None,
+        checkpoints=Path(checkpoints).absolute() if checkpoints else None,
+        grace_s=float(_number("BAILIFF_GRACE_S", 120)),
+    )
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    if not text:
+        return otherwise
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"the environment says {name}={text!r}, which is no whole number") from None

@@ -1,0 +1,101 @@
+"""What agents say of single devices, and who wants one back, as facts; nothing for what the state knows already."""
+
+from collections.abc import Iterable
+
+from bailiff_bus.messages import (
+    ClearQuarantine,
+    DeviceIsBroken,
+    DeviceIsClean,
+    DeviceIsDirty,
+    DeviceReport,
+    DeviceWorks,
+    DirtyDevice,
+    NodeAnnounced,
+)
+from bailiff_core.model.pool import Device, Node, Pool
+from bailiff_core.records.facts import (
+    DeviceCleared,
+    DeviceClearRequested,
+    DeviceHealthy,
+    DeviceQuarantined,
+    DeviceUnhealthy,
+    RequestId,
+)
+from bailiff_core.records.payload import Fact
+
+from .rejected import Rejected
+
+
+def facts_of_device(node: Node, report: DeviceReport) -> list[Fact]:
+    """Facts that the report of the node's present incarnation adds."""
+    device = _device(node, report.device)
+    if device is None:
+        return []
+    match report:
+        case DeviceIsDirty() if not quarantined(node, device):
+            return [_quarantined(node.name, report.found)]
+        case DeviceIsClean() if quarantined(node, device):
+            return [DeviceCleared(node=node.name, device=device.id, reading=report.reading, asked=report.asked)]
+        case DeviceIsBroken() if device.healthy or device.clear_seq is not None:
+            return [
+                DeviceUnhealthy(node=node.name, device=device.id, reason=report.reason, code=report.code, detail=report.detail)
+            ]
+        case DeviceWorks() if not device.healthy:
+            return [DeviceHealthy(node=node.name, device=device.id, detail=report.detail)]
+    return []
+
+
+def facts_of_dirty(known: Node | None, report: NodeAnnounced) -> list[Fact]:
+    """What an announcement says of dirty devices beyond the state: it names all that there are."""
+    dirty = {found.device: found for found in report.dirty}
+    before = [device for device in known.devices if quarantined(known, device)] if known is not None else []
+    told = dict.fromkeys(device.id for device in before)
+    there = dict.fromkeys(device.id for device in report.devices)
+    facts: list[Fact] = [
+        _quarantined(report.node, found) for found in report.dirty if found.device not in told and found.device in there
+    ]
+    facts += [
+        DeviceCleared(node=report.node, device=device.id, asked=device.clear_seq)
+        for device in before
+        if device.id not in dirty and device.id in there
+    ]
+    return facts
+
+
+def clear_requested(pool: Pool, request: RequestId, clear: ClearQuarantine) -> list[Fact] | Rejected:
+    """A device that is out of use is wanted back. It may be named by its id or by its number on the node."""
+    node = pool.nodes[pool.node_numbers[clear.node]]
+    device = _device(node, clear.device) or _numbered(node.devices, clear.device)
+    if device is None:
+        known = ", ".join(f"{each.number} ({each.id})" for each in node.devices)
+        return Rejected("no-such-device", f"{node.name} has no device {clear.device!r}; it has {known or 'none'}"[:2000])
+    if device.healthy and not quarantined(node, device):
+        return Rejected("not-quarantined", f"{device.id} of {node.name} is in use or free: there is nothing to clear")
+    return [DeviceClearRequested(request=request, node=node.name, device=device.id, reason=clear.reason)]
+
+
+def quarantined(node: Node, device: Device) -> bool:
+    """Whether the state has the device quarantined."""
+    return bool(node.quarantined >> device.number & 1)
+
+
+def _quarantined(node: str, found: DirtyDevice) -> Fact:
+    return DeviceQuarantined(
+        node=node,
+        device=found.device,
+        reason=found.reason,
+        detail=found.detail,
+        reading=found.reading,
+        baseline=found.baseline,
+        job=found.job,
+        attempt=found.attempt,
+        task=found.task,
+    )
+
+
+def _device(node: Node, device: str) -> Device | None:
+    return next((each for each in node.devices if each.id == device), None)
+
+
+def _numbered(devices: Iterable[Device], text: str) -> Device | None:
+    return next((device for device in devices if str(device.number) == text), None)

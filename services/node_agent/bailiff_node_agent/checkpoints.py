@@ -1,0 +1,48 @@
+"""Where a task can go on: the newest checkpoint that an attempt of its job has committed on this node's disk.
+
+A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`; what it holds is checked by who restores it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ATTEMPT = re.compile(r"attempt-(\d{4,9})")
+STEP = re.compile(r"step-(\d{8,16})(?:\.rank-(\d{4,9}))?")
+LARGEST_MANIFEST = 1 << 20
+
+
+def newest(folder: Path, rank: int) -> Path | None:
+    """Of the highest attempt, the highest step that this rank has a whole checkpoint of, agreed on if it was a gang's."""
+    return next((path for path in _candidates(folder, rank) if _is_committed(path)), None)
+
+
+def _candidates(folder: Path, rank: int) -> Iterator[Path]:
+    found = []
+    for attempt, path in _named(folder, ATTEMPT):
+        for step, saved in _named(path, STEP):
+            if step[2] is None or int(step[2]) == rank:
+                found.append((int(attempt[1]), int(step[1]), step[2] is not None, saved))
+    return (path for *_, path in sorted(found, reverse=True))
+
+
+def _named(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
+    try:
+        paths = [*folder.iterdir()]
+    except OSError:
+        return
+    for path in paths:
+        match = pattern.fullmatch(path.name)
+        if match is not None:
+            yield match, path
+
+
+def _is_committed(path: Path) -> bool:
+    try:
+        with (path / "manifest.json").open("rb") as file:
+            manifest: Any = json.loads(file.read(LARGEST_MANIFEST))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and (manifest.get("agreed") is True or manifest.get("world_size") == 1)

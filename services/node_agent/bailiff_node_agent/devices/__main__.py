@@ -1,0 +1,43 @@
+"""`python -m bailiff_node_agent.devices FILE DEVICE FAULT`: make a simulated device fail while its agent runs.
+
+FILE: `faults.json` in the node's folder. FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, or `heal`.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bailiff_node_agent.disk.storage import write_durably
+
+USAGE = "say: FILE DEVICE leak=BYTES|hang|dead|xid=NUMBER|use=BYTES|heal, as in: .../faults.json 0 leak=1073741824"
+NUMBERED = {"leak": "leak_bytes", "xid": "xid", "use": "use_bytes"}
+
+
+def fault(text: str) -> dict[str, Any]:
+    """What the word says. Raises `ValueError`."""
+    word, _, number = text.partition("=")
+    if text == "heal":
+        return {}
+    if text in ("hang", "dead"):
+        return {text: True}
+    if word in NUMBERED and number.isdecimal():
+        return {NUMBERED[word]: int(number)}
+    raise ValueError(f"{text!r} is no fault; {USAGE}")
+
+
+def main(arguments: list[str]) -> int:
+    """Change one device in the file."""
+    try:
+        file, device, word = arguments
+        content = json.loads(Path(file).read_bytes()) if Path(file).exists() else {}
+        content[str(int(device))] = fault(word)
+        write_durably(Path(file), json.dumps(content).encode())
+    except ValueError as problem:
+        sys.stderr.write(f"{problem if len(arguments) == 3 else USAGE}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""GPUs that are out of use, wherever a person would look for them, and the word that takes one back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
+
+from bailiff.doctor import device_checks
+from bailiff.problem import ExitCode
+from bailiff_core.records import facts
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    preemption_story(made)
+    node = next(iter(made.pool.nodes.values()))
+    first, second = node.devices[:2]
+    seen = facts.DeviceReading(device=first.id, memory_used=1 << 30, processes=0)
+    made.turn(
+        facts.DeviceQuarantined(
+            node=node.name, device=first.id, reason="not-free", detail="1 GiB is left", reading=seen, job="low"
+        )
+    )
+    made.turn(facts.DeviceUnhealthy(node=node.name, device=second.id, reason="xid", code=79, detail="off the bus"))
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def test_the_list_says_which_and_why(bailiff: Run, scribe: Scribe) -> None:
+    told = bailiff("node", "list").output
+    name = scribe.pool.nodes[0].name
+    assert [line.split()[:2] for line in told.splitlines()[1:3]] == [[name, "0"], [name, "1"]]
+    assert "1 GiB is left" in told
+    assert "bailiff node clear" in told
+    row = json.loads(bailiff("node", "list", "-o", "json").output)[0]
+    assert (row["gpus_quarantined"], row["gpus_unusable"]) == (1, 2)
+    assert row["devices"][0]["left_by"] == "low"
+    assert row["devices"][0]["trouble_since"] is not None
+
+
+def test_one_machine_and_the_whole_cluster(bailiff: Run, scribe: Scribe) -> None:
+    told = bailiff("node", "describe", scribe.pool.nodes[0].name).output
+    assert "GPU 0 is quarantined since" in told
+    assert "left so by low: 1 GiB is left" in told
+    assert bailiff("node", "describe", "nowhere").exit_code == ExitCode.NOT_FOUND
+    assert "1 GPU quarantined, 1 unhealthy" in bailiff("cluster-info").output
+
+
+def test_the_doctor_warns_and_says_what_to_do(scribe: Scribe) -> None:
+    name = scribe.pool.nodes[0].name
+    checks = device_checks(scribe.pool)
+    assert [check["found"] for check in checks] == [
+        f"{name} GPU 0 is quarantined: 1 GiB is left", f"{name} GPU 1 is broken: off the bus",
+    ]  # fmt: skip
+    assert f"bailiff node clear {name} 0 --reason WHY" in checks[0]["advice"]
+
+
+def test_without_any_the_list_says_so(bailiff: Run, scribe: Scribe) -> None:
+    for device in scribe.pool.nodes[0].devices[:2]:
+        scribe.turn(facts.DeviceHealthy(node=scribe.pool.nodes[0].name, device=device.id))
+        scribe.turn(facts.DeviceCleared(node=scribe.pool.nodes[0].name, device=device.id))
+    assert "are in use or can be given out" in bailiff("node", "list").output
+
+
+def test_a_person_takes_one_back(bailiff: Run, scribe: Scribe) -> None:
+    name = scribe.pool.nodes[0].name
+    done = bailiff("node", "clear", name, "0", "--reason", "reset it")
+    assert done.exit_code == ExitCode.DONE, done.output
+    asked = scribe.records[-1].data
+    assert isinstance(asked, facts.DeviceClearRequested)
+    assert asked.reason == "reset it"
+    assert bailiff("node", "clear", name, "0").exit_code != ExitCode.DONE  # nobody does it without saying why

@@ -1,0 +1,117 @@
+"""Devices that nobody may be given: dirty ones, broken ones, and jobs that take more of one than their share."""
+
+from tests.log_builder import Story, policy
+
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.records import facts
+
+
+def test_a_quarantined_device_is_given_to_nobody_until_it_is_cleared(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.quarantined("n1", 0)
+    story.submit("two", gpus=2)
+    story.expect("JobWaits", job="two")
+    story.submit("one", gpus=1)
+    story.expect("JobPlaced", job="one")
+    assert story.job("one").tasks[0].devices == 0b10
+    story.started("one")
+    story.ends("one")
+    story.cleared("n1", 0)
+    story.expect("JobPlaced", job="two")
+
+
+def test_the_victim_goes_home_and_the_one_who_waits_for_its_gpu_goes_elsewhere_or_waits(story: Story) -> None:
+    story.node("n1", gpus=1)
+    story.runs("low", gpus=1)
+    story.submit("high", gpus=1, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.staged("low", "term_sent")
+    story.exits("low", 143)
+    story.quarantined("n1", 0, job="low")
+    story.expect("ReservationDropped", job="high", reason="room-gone")
+    story.releases("low")
+    story.expect("JobRequeued", job="low")
+    assert {name: story.job(name).phase for name in ("low", "high")} == {"low": "pending", "high": "pending"}
+    device = story.pool.nodes[0].devices[0]
+    assert (device.left_by, device.trouble_since) == ("low", story.time)
+    story.node("n2", gpus=1)
+    story.expect("JobPlaced", job="high")
+    story.cleared("n1", 0)
+    story.expect("JobPlaced", job="low")
+    assert (device.trouble, device.left_by, device.trouble_since) == ("", None, None)
+
+
+def test_an_agent_that_starts_anew_makes_no_device_clean(story: Story) -> None:
+    story.node("n1", gpus=1)
+    story.quarantined("n1", 0)
+    story.node("n1", gpus=1, boot=2)
+    story.submit("job", gpus=1)
+    story.expect("JobWaits", job="job")
+    assert story.pool.nodes[0].devices[0].trouble == "not-free"
+
+
+def test_who_stands_on_a_device_that_breaks_leaves_and_has_not_failed(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.runs("job", gpus=1)
+    number = story.job("job").tasks[0].devices.bit_length() - 1
+    story.breaks("n1", number)
+    story.expect("EvictionDecided", job="job", cause="device")
+    story.begin("job")
+    story.staged("job", "term_sent")
+    story.exits("job", 1)
+    again = story.releases("job")
+    requeued = story.expect("JobRequeued", job="job", outcome="lost", cause="device")
+    assert (story.job("job").failures, story.job("job").evictions) == (0, 0)
+    assert requeued in again
+    story.wait(requeued.not_before - story.time)
+    assert story.job("job").tasks[0].devices == 0b11 ^ (1 << number)
+
+
+def test_what_ended_by_its_device_before_anybody_knew_has_not_failed_either(story: Story) -> None:
+    story.node("n1", gpus=1)
+    story.runs("job", gpus=1)
+    story.exits("job", 1)
+    story.breaks("n1", 0)
+    story.releases("job")
+    story.expect("JobRequeued", job="job", outcome="lost")
+    story.repaired("n1", 0)
+    assert story.pool.nodes[0].devices[0].trouble == ""
+
+
+def test_an_elastic_job_goes_on_without_the_member_whose_device_broke(story: Story) -> None:
+    story.node("n1", gpus=2)
+    story.runs("job", gpus=1, tasks=2, min_tasks=1)
+    lost = story.job("job").tasks[1]
+    story.breaks("n1", lost.devices.bit_length() - 1)
+    story.expect("EvictionDecided", job="job", cause="device", tasks="1")
+    assert story.job("job").phase == "running"
+
+
+def test_a_device_that_comes_back_broken_with_a_new_agent_is_left_too(story: Story) -> None:
+    story.node("n1", gpus=1)
+    story.runs("job", gpus=1)
+    story.node("n1", gpus=1, boot=2, sick=[0])
+    story.expect("EvictionDecided", job="job", cause="device")
+
+
+def over_share(story: Story) -> list[object]:
+    job = story.at("greedy", 0)
+    return list(story.turn(facts.ShareExceeded(**job, device="GPU-n1-0", used_bytes=50 << 30, share_bytes=40 << 30)))
+
+
+def test_a_job_over_its_share_is_on_record_and_stays(story: Story) -> None:
+    story.node("n1", gpus=1)
+    story.runs("greedy", TaskGroup(gpu_share_milli=500))
+    assert over_share(story) == []
+    assert story.job("greedy").phase == "running"
+
+
+def test_a_job_over_its_share_leaves_where_the_policy_says_so() -> None:
+    story = Story(policy(devices={"over_share": "evict"}))
+    story.node("n1", gpus=1)
+    story.runs("greedy", TaskGroup(gpu_share_milli=500))
+    story.runs("modest", TaskGroup(gpu_share_milli=500))
+    over_share(story)
+    story.expect("EvictionDecided", job="greedy", cause="over-share")
+    assert story.job("modest").phase == "running"

@@ -1,0 +1,180 @@
+"""What a task says while it runs and while it leaves: what the log keeps of it, and what that changes."""
+
+import pytest
+from tests.log_builder import MINUTE, SECOND, Story, digest
+
+from bailiff_core.lifecycle.grace import term_after
+from bailiff_core.records import facts
+
+
+def checkpoint(step, **other):
+    return facts.Checkpoint(step=step, bytes=1 << 20, microseconds=1000, sha256=digest("weights"), **other)
+
+
+def stage(story, job, name, task=0, **said):
+    return story.turn(facts.EvictionStaged.model_validate({**story.at(job, task), "stage": name, **said}))
+
+
+def saved(story, job, step, task=0, ago=0, **other):
+    fact = facts.TaskProgressed(**story.at(job, task), step=step, checkpoint=checkpoint(step, **other), ago=ago)
+    assert story.turn(fact) == []
+
+
+@pytest.fixture
+def leaving(story: Story) -> Story:
+    """A gang of two that has to leave, and was told. It may not fail even once."""
+    story.node("n1", gpus=4)
+    story.runs("gang", gpus=2, tasks=2)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("gang")
+    for task in (0, 1):
+        stage(story, "gang", "noticed", task, attached=True, step=100, pace=2000)
+    return story
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 85, 143, -9, -11])
+def test_who_acknowledged_is_preempted_whatever_it_ends_with(leaving, code):
+    for task in (0, 1):
+        stage(leaving, "gang", "acknowledged", task, step=101)
+    leaving.ends("gang", code)
+    leaving.expect("JobRequeued", job="gang", outcome="preempted", cause="preemption")
+    assert (leaving.job("gang").failures, leaving.job("gang").evictions) == (0, 1)
+
+
+def test_who_fails_because_another_of_its_gang_left_has_not_failed(leaving):
+    """torchrun ends the workers of a rank that left with 1, whether they had acknowledged or not."""
+    stage(leaving, "gang", "acknowledged", 0)
+    leaving.ends("gang", 85, task=0)
+    leaving.ends("gang", 1, task=1)
+    leaving.expect("JobRequeued", job="gang", outcome="preempted-unclean")
+    assert leaving.job("gang").failures == 0
+
+
+def test_a_gang_in_which_nobody_acknowledged_can_fail_in_its_grace(leaving):
+    leaving.ends("gang", 1, task=0)
+    leaving.ends("gang", 85, task=1)
+    leaving.expect("JobEnded", job="gang", outcome="failed")
+
+
+def test_a_gang_that_fails_before_it_is_told_has_failed(story):
+    story.node("n1", gpus=4)
+    story.runs("gang", gpus=2, tasks=2)
+    story.ends("gang", 1, task=0)
+    story.begin("gang")
+    stage(story, "gang", "noticed", 1, attached=True)
+    stage(story, "gang", "acknowledged", 1)
+    story.ends("gang", 85, task=1)
+    story.expect("JobEnded", job="gang", outcome="failed")
+
+
+def test_each_stage_is_known_with_its_time(leaving):
+    began = leaving.time
+    leaving.wait(2 * SECOND)
+    stage(leaving, "gang", "acknowledged", step=101)
+    task = leaving.job("gang").task(0)
+    assert task.reached == {"noticed": began, "acknowledged": began + 2 * SECOND}
+    assert (task.attached, task.pace, task.step) == (True, 2000, 101)
+    leaving.turn(facts.ClockStepped(by=MINUTE), after=MINUTE)
+    assert task.reached["noticed"] == began + MINUTE
+
+
+# --- what a job's checkpoints are worth
+
+
+def test_a_checkpoint_makes_a_job_cheaper_to_take(story):
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.wait(30 * MINUTE)
+    saved(story, "low", 500, ago=MINUTE)
+    assert story.job("low").last_checkpoint == story.time - MINUTE
+    story.submit("high", gpus=4, cls="inference")
+    story.propose()
+    assert story.expect("PreemptionDecided").victims[0].lost_gpu_ms == 4 * (60_000 + 60_000)  # and the restart
+    story.begin("low")
+    stage(story, "low", "noticed", attached=True)
+    stage(story, "low", "checkpoint_committed", checkpoint=checkpoint(600))
+    story.ends("low", 85, after=SECOND)
+    assert story.expect("JobRequeued").lost_gpu_ms == 4 * (1000 + 60_000)
+
+
+def test_of_those_who_save_the_one_furthest_behind_counts(story):
+    story.node("n1", gpus=4)
+    story.runs("gang", tasks=3, gpus=1)
+    story.wait(MINUTE)
+    saved(story, "gang", 10, task=0)
+    assert story.job("gang").last_checkpoint == story.time
+    saved(story, "gang", 10, task=1, ago=10 * SECOND)
+    assert story.job("gang").last_checkpoint == story.time - 10 * SECOND
+
+
+def test_what_a_gang_saved_without_agreement_is_worth_nothing(story):
+    story.node("n1", gpus=4)
+    story.runs("gang", tasks=2, gpus=1)
+    saved(story, "gang", 10, agreed=False)
+    assert story.job("gang").last_checkpoint is None
+    story.runs("alone", gpus=1)
+    saved(story, "alone", 10, agreed=False)
+    assert story.job("alone").last_checkpoint == story.time
+
+
+def test_how_far_a_job_came_is_known_when_it_is_back(leaving):
+    stage(leaving, "gang", "checkpoint_committed", task=1, checkpoint=checkpoint(103))
+    leaving.ends("gang", 85)
+    assert leaving.job("gang").step == 103
+    leaving.ends("high") if leaving.job("high").phase == "running" else leaving.started("high")
+    leaving.ends("high")
+    leaving.started("gang")
+    leaving.turn(facts.TaskResumed(**leaving.at("gang", 0), step=90, from_attempt=1, passed_over=1, steps_lost=13))
+    assert leaving.job("gang").task(0).step == 89
+
+
+# --- deadlines
+
+
+@pytest.mark.parametrize(
+    ("policy", "of_class", "of_job", "grace", "soft"),
+    [
+        (None, None, None, 150, 120),  # what the contract says
+        (None, None, None, 5, 4),
+        (20, None, None, 150, 130),
+        (20, 10, None, 150, 140),
+        (20, 10, 60, 150, 90),
+        (20, None, None, 20, 16),  # for an immediate tier: no more than a fifth of so short a time
+        (None, None, 0, 150, 150),
+        (None, None, None, 0, 0),
+    ],
+)
+def test_the_soft_deadline_is_the_policys_or_the_classs_or_the_jobs(tell, policy, of_class, of_job, grace, soft):
+    from bailiff_core.model.policy import DEFAULT_POLICY
+
+    def seconds(value):
+        return None if value is None else value * SECOND
+
+    classes = [each.model_copy(update={"kill_after": seconds(of_class)}) for each in DEFAULT_POLICY.priority_classes]
+    eviction = DEFAULT_POLICY.eviction.model_copy(update={"kill_after": seconds(policy)})
+    story = tell(DEFAULT_POLICY.model_copy(update={"priority_classes": tuple(classes), "eviction": eviction}))
+    story.node("n1", gpus=4)
+    story.runs("job", gpus=1, kill_after=seconds(of_job))
+    assert term_after(story.pool, story.job("job"), grace * SECOND) == soft * SECOND
+
+
+# --- the executor
+
+
+def test_a_plan_that_fails_half_way_spares_those_not_yet_told(story):
+    story.node("n1", gpus=4)
+    for name in ("told", "not-told"):
+        story.runs(name, gpus=2)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("told")
+    stage(story, "told", "noticed", attached=True)
+    story.cancel("high")
+    assert story.expect("EvictionWithdrawn", job="not-told").told is False
+    assert story.expect("EvictionWithdrawn", job="told").told is True
+    assert story.job("not-told").phase == "running"
+    story.not_spared("told")  # its agent had obeyed already
+    story.ends("told", 85)
+    story.expect("JobPlaced", job="told")
+    assert story.job("not-told").attempt == 1

@@ -1,0 +1,118 @@
+"""The step at which a gang that leaves saves: beyond what any rank has published, confirmed by all, the same for all."""
+
+import pytest
+from tests.log_builder import MINUTE, MS, SECOND, Story
+
+from bailiff_core.lifecycle.evictions import leaving
+from bailiff_core.lifecycle.together import common_step
+from bailiff_core.records import facts
+from bailiff_eviction_executor.owed import steps_owed
+
+
+@pytest.fixture
+def gang(story: Story) -> Story:
+    """A gang of one rank on each of two nodes, whose eviction has begun."""
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=2)
+    story.runs("gang", gpus=2, tasks=2)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("gang")
+    return story
+
+
+def stage(story, name, task, after=0, **said):
+    fact = facts.EvictionStaged.model_validate({**story.at("gang", task), "stage": name, **said})
+    story.turn(fact, after=after)
+
+
+def told(story, steps=(100, 101), pace=0, after=0):
+    for task, step in enumerate(steps):
+        stage(story, "noticed", task, after=after if task == len(steps) - 1 else 0, attached=True, step=step, pace=pace)
+
+
+def agreed_on(story):
+    (entry,) = [entry for entry in leaving(story.pool) if entry.job.id == "gang"]
+    return common_step(entry)
+
+
+def asked(story):
+    """What the executor sends: (node, step, whether it is agreed)."""
+    return [(command.node, command.step, command.agreed) for command in steps_owed(story.pool)]
+
+
+def test_nothing_is_asked_before_all_were_told(gang):
+    stage(gang, "noticed", 0, attached=True, step=100)
+    assert (agreed_on(gang), asked(gang)) == (None, [])
+
+
+def test_the_step_is_beyond_every_published_one(gang):
+    told(gang)
+    assert agreed_on(gang) == (103, False)
+    assert asked(gang) == [("n1", 103, False), ("n2", 103, False)]
+
+
+@pytest.mark.parametrize(
+    ("pace", "reported", "step"),
+    [
+        (500, 300 * MS, 103),  # half a step a second: two steps are more than enough
+        (10_000, 0, 103),  # ten a second, and no round trip is taken for shorter than 100 ms
+        (10_000, 300 * MS, 107),
+        (1_000_000, 300 * MS, 701),
+    ],
+)
+def test_the_margin_is_what_the_ranks_do_while_they_agree(gang, pace, reported, step):
+    told(gang, pace=pace, after=reported)
+    assert agreed_on(gang) == (step, False)
+
+
+def test_it_is_valid_when_all_have_confirmed_it_and_then_everybody_is_told(gang):
+    told(gang)
+    stage(gang, "step_confirmed", 0, step=103)
+    assert agreed_on(gang) == (103, False)
+    assert asked(gang) == [("n2", 103, False)]
+    stage(gang, "step_confirmed", 1, step=103)
+    assert agreed_on(gang) == (103, True)
+    assert asked(gang) == [("n1", 103, True), ("n2", 103, True)]
+    stage(gang, "step_agreed", 0, step=103)
+    assert asked(gang) == [("n2", 103, True)]
+    stage(gang, "step_agreed", 1, step=103)
+    assert asked(gang) == []
+
+
+def test_a_rank_that_is_further_on_raises_it_for_all(gang):
+    told(gang)
+    stage(gang, "step_confirmed", 0, step=103)
+    stage(gang, "step_confirmed", 1, step=110)
+    assert agreed_on(gang) == (110, False)
+    assert asked(gang) == [("n1", 110, False)]
+    stage(gang, "step_confirmed", 0, step=110)
+    assert agreed_on(gang) == (110, True)
+
+
+def test_what_the_ranks_do_meanwhile_does_not_move_it(gang):
+    told(gang)
+    stage(gang, "acknowledged", 0, step=102, after=SECOND)
+    assert agreed_on(gang) == (103, False)
+
+
+def test_a_gang_that_has_lost_a_rank_agrees_on_nothing(gang):
+    told(gang)
+    gang.turn(facts.TaskExited(**gang.at("gang", 0), exit_code=1))
+    assert (agreed_on(gang), asked(gang)) == (None, [])
+
+
+def test_ranks_that_do_not_listen_are_not_asked(gang):
+    for task in (0, 1):
+        stage(gang, "noticed", task)
+    assert (agreed_on(gang), asked(gang)) == (None, [])
+
+
+def test_one_task_has_nobody_to_agree_with(story):
+    story.node("n1", gpus=2)
+    story.runs("gang", gpus=2)
+    story.submit("high", gpus=2, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("gang")
+    stage(story, "noticed", 0, attached=True, step=5)
+    assert (agreed_on(story), asked(story)) == (None, [])

@@ -1,0 +1,268 @@
+"""All ranks save the same step: over several nodes, in one task of several processes, and both at once."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.job_node import AGREED, CONFIRMED, PROPOSED, SOFT_DEADLINE, STEP, GangOfNodes, JobNode
+from tests.job_ranks import Training, expected, place
+
+from bailiff_job import Job
+from bailiff_job.agreement import Agreement, Verdict
+from bailiff_job.board import quiet_board
+
+
+class TestOneRank:
+    """What one rank writes on the board, step by step."""
+
+    def setup_method(self) -> None:
+        self.board = quiet_board()
+        self.rank = Agreement(self.board)
+
+    def look(self, step: int) -> Verdict:
+        return self.rank.look(step, overdue=False)
+
+    def test_goes_on_until_something_is_proposed(self) -> None:
+        assert self.look(10) is Verdict.GO_ON
+        assert self.board[CONFIRMED] == -1
+
+    def test_confirms_and_saves_there(self) -> None:
+        self.board[PROPOSED] = 12
+        assert self.look(10) is Verdict.GO_ON
+        assert self.board[CONFIRMED] == 12
+        self.board[AGREED] = 12
+        assert [self.look(11), self.look(12)] == [Verdict.GO_ON, Verdict.SAVE]
+
+    def test_keeps_its_promise_until_it_is_answered(self) -> None:
+        self.board[PROPOSED] = 12
+        assert [self.look(step) for step in (10, 11, 12, 12)] == [Verdict.GO_ON, Verdict.GO_ON, Verdict.HOLD, Verdict.HOLD]
+        self.board[PROPOSED] = 15  # somebody raised it
+        assert self.look(12) is Verdict.GO_ON
+        assert self.board[CONFIRMED] == 15
+
+    def test_one_that_stands_there_confirms_and_waits(self) -> None:
+        self.board[PROPOSED] = 12
+        assert self.look(12) is Verdict.HOLD
+        assert self.board[CONFIRMED] == 12
+
+    def test_one_that_has_passed_it_raises_it_and_stands_by_that(self) -> None:
+        self.board[PROPOSED] = 12
+        assert self.look(13) is Verdict.GO_ON
+        assert self.board[CONFIRMED] == 15
+        assert [self.look(14), self.look(15)] == [Verdict.GO_ON, Verdict.HOLD]
+        self.board[PROPOSED] = 15
+        assert self.look(15) is Verdict.HOLD
+        assert self.board[CONFIRMED] == 15
+        self.board[AGREED] = 15
+        assert self.look(15) is Verdict.SAVE
+
+    def test_one_that_looks_rarely_holds_at_its_first_look_past_its_promise(self) -> None:
+        self.board[PROPOSED] = 12
+        assert [self.look(10), self.look(20)] == [Verdict.GO_ON, Verdict.HOLD]
+        assert self.board[CONFIRMED] == 12
+
+    def test_saves_without_agreement_when_time_is_up(self) -> None:
+        self.board[PROPOSED] = 12
+        assert self.rank.look(10, overdue=True) is Verdict.SAVE_UNAGREED
+        self.board[AGREED] = 12
+        assert self.rank.look(10, overdue=True) is Verdict.GO_ON
+
+
+class Ranks:
+    """Ranks that run in threads and meet after each step, as training with all-reduce does."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.trainings = [Training(job, rank=rank) for rank, job in enumerate(jobs)]
+        self.met = threading.Barrier(len(jobs))
+        self.ran_out = threading.Event()
+
+    def run(self, total: int, pause: Callable[[int, int], float] = lambda rank, step: 0.0) -> list[bool]:
+        with ThreadPoolExecutor(len(self.trainings)) as pool:
+            runs = [pool.submit(self._run, training, total, pause) for training in self.trainings]
+            return [run.result(60) for run in runs]
+
+    def _run(self, training: Training, total: int, pause: Callable[[int, int], float]) -> bool:
+        def meet(step: int) -> None:
+            time.sleep(pause(training.rank, step))
+            self.met.wait(30)
+
+        try:
+            return training.run(total, before=meet)
+        except BaseException:
+            self.met.abort()
+            raise
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[JobNode]]:
+    nodes = [JobNode(tmp_path / f"node-{number}") for number in range(3)]
+    yield nodes
+    for node in nodes:
+        node.close()
+
+
+def agreeing(gang: GangOfNodes, *, until: threading.Event, from_step: int = 0) -> threading.Thread:
+    """The nodes, at work in a thread: notice at a step, a proposal, and what the ranks answer."""
+
+    def work() -> None:
+        while gang.nodes[0].word(STEP) < from_step and not until.is_set():
+            time.sleep(0.0005)
+        gang.notice()
+        gang.propose()
+        while not until.is_set() and gang.settle() is None:
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("margin", [2, 0, -3])
+def test_ranks_on_three_nodes_save_one_step_whatever_was_proposed(nodes: list[JobNode], tmp_path: Path, margin: int) -> None:
+    """With a margin too small the ranks raise it."""
+    gang, over = GangOfNodes(*nodes), threading.Event()
+    gang.MARGIN = margin
+    ranks = Ranks([Job(place(tmp_path / "c", node, rank=rank, world_size=3)) for rank, node in enumerate(nodes)])
+    thread = agreeing(gang, until=over, from_step=20)
+    try:
+        left = ranks.run(5000, lambda rank, step: 0.001)
+    finally:
+        over.set()
+        thread.join()
+    assert left == [True] * 3
+    assert len({training.step for training in ranks.trainings}) == 1
+    again = Ranks([Job(place(tmp_path / "c", attempt=2, rank=rank, world_size=3)) for rank in range(3)])
+    total = ranks.trainings[0].step + 5
+    assert again.run(total) == [False] * 3
+    assert [training.weight for training in again.trainings] == [expected(total, rank) for rank in range(3)]
+
+
+def test_the_processes_of_one_task_save_one_step(nodes: list[JobNode], tmp_path: Path) -> None:
+    """As torchrun starts them: to the node they are one, and it leaves the step to them."""
+    ranks = Ranks([Job(place(tmp_path / "c", nodes[0], rank=rank, world_size=3, worker=rank, workers=3)) for rank in range(3)])
+
+    def pause(rank: int, step: int) -> float:
+        if rank == 1 and step == 20:
+            nodes[0].notice(agreed=0)
+        return 0.0
+
+    assert ranks.run(5000, pause) == [True] * 3
+    assert len({training.step for training in ranks.trainings}) == 1
+    assert nodes[0].stages() == ["resumed", "acknowledged", "checkpoint_started", "checkpoint_committed"]
+    (committed,) = nodes[0].said("checkpoint_committed")
+    assert committed["step"] == ranks.trainings[0].step - 1
+    assert committed["bytes"] == sum(len(str(training.weight)) for training in ranks.trainings)
+    assert len([1 for _ in (tmp_path / "c/attempt-0001").glob(f"step-{committed['step']:08}.rank-*")]) == 3
+
+
+def test_two_tasks_of_two_processes_each(nodes: list[JobNode], tmp_path: Path) -> None:
+    gang, over = GangOfNodes(*nodes[:2]), threading.Event()
+    ranks = Ranks(
+        [Job(place(tmp_path / "c", nodes[rank // 2], rank=rank, world_size=4, worker=rank % 2, workers=2)) for rank in range(4)]
+    )
+    thread = agreeing(gang, until=over, from_step=20)
+    try:
+        assert ranks.run(5000, lambda rank, step: 0.001) == [True] * 4
+    finally:
+        over.set()
+        thread.join()
+    assert len({training.step for training in ranks.trainings}) == 1
+    assert nodes[0].word(AGREED) == ranks.trainings[0].step - 1
+
+
+def test_workers_leave_together_or_not_at_all(nodes: list[JobNode], tmp_path: Path) -> None:
+    """Spared between the save and the leaving: all see what the leader sees."""
+    node = nodes[0]
+    jobs = [Job(place(tmp_path / "c", node, rank=rank, world_size=2, worker=rank, workers=2)) for rank in range(2)]
+    ranks, spared = Ranks(jobs), []
+
+    def pause(rank: int, step: int) -> float:
+        if rank == 1 and step == 20:
+            node.notice(agreed=0)
+        return 0.0
+
+    save = ranks.trainings[1].save
+
+    def save_and_spare(folder: Path) -> None:
+        save(folder)
+        if not spared:
+            spared.append(True)
+            node.spare()
+
+    ranks.trainings[1].save = save_and_spare  # type: ignore[method-assign]
+    left = ranks.run(60, pause)
+    assert left[0] == left[1]
+    assert len({training.step for training in ranks.trainings}) == 1
+
+
+def test_without_agreement_past_the_soft_deadline_it_is_saved_and_not_restored(nodes: list[JobNode], tmp_path: Path) -> None:
+    jobs = [Job(place(tmp_path / "c", node, rank=rank, world_size=2)) for rank, node in enumerate(nodes[:2])]
+    trainings = [Training(job, rank=rank) for rank, job in enumerate(jobs)]
+    for training in trainings:
+        training.job.checkpoint(training.one_step(), training.save)
+    GangOfNodes(*nodes[:2]).notice(soft_s=0, hard_s=30)
+    for training in trainings:
+        step = training.one_step()
+        assert training.job.should_checkpoint(step)
+        training.job.checkpoint(step, training.save)
+        assert training.job.preempted
+    assert [node.said("checkpoint_committed")[-1]["agreed"] for node in nodes[:2]] == [False, False]
+    again = Ranks([Job(place(tmp_path / "c", attempt=2, rank=rank, world_size=2)) for rank in range(2)])
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(Training.restore, again.trainings)) == [1, 1]
+
+
+def test_a_rank_that_holds_is_freed_by_being_spared_and_by_the_soft_deadline(nodes: list[JobNode], tmp_path: Path) -> None:
+    node = nodes[0]
+    job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
+
+    def held(step: int, free: Callable[[], Any]) -> bool:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(job.should_checkpoint, step)
+            node.wait_for(lambda: node.word(CONFIRMED) == step)
+            assert not asked.done()
+            free()
+            return asked.result(30)
+
+    for step, free, answer in (
+        (5, node.spare, False),
+        (6, lambda: node.write(PROPOSED, 9), False),
+        (8, lambda: node.write(SOFT_DEADLINE, 1), True),
+    ):
+        node.notice()
+        node.write(PROPOSED, step)
+        assert held(step, free) is answer
+        if step == 6:
+            node.spare()
+            assert job.should_checkpoint(7) is False
+
+
+def test_a_notice_after_a_spared_one_begins_afresh(nodes: list[JobNode], tmp_path: Path) -> None:
+    """What was promised for the first says nothing about the second, even if nobody looked in between."""
+    node = nodes[0]
+    job = Job(place(tmp_path / "c", node, rank=0, world_size=2))
+    node.notice()
+    node.write(PROPOSED, 10)
+    assert not job.should_checkpoint(5)
+    node.spare()
+    node.notice(soft_s=200)
+    assert not job.should_checkpoint(50)
+    assert node.word(CONFIRMED) == -1
+    assert [each["step"] for each in node.said("acknowledged")] == [5, 50]
+
+
+def test_a_rank_that_saved_no_file_is_given_rank_zeros_part(tmp_path: Path) -> None:
+    """Data-parallel training: all ranks have the same weights, and one saves them."""
+    jobs = [Job(place(tmp_path / "c", rank=rank, world_size=2)) for rank in range(2)]
+    for rank, job in enumerate(jobs):
+        job.checkpoint(3, lambda folder, rank=rank: (folder / "w").write_text("42") if rank == 0 else None)  # type: ignore[misc]
+    again = [Job(place(tmp_path / "c", attempt=2, rank=rank, world_size=2)) for rank in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        given: list[str] = []
+        starts = pool.map(lambda job: job.restore(lambda folder: given.append((folder / "w").read_text())), again)
+        assert list(starts) == [4, 4]
+    assert given == ["42", "42"]

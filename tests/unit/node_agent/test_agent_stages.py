@@ -1,0 +1,276 @@
+"""An agent and tasks that talk: stages in their order, deadlines by who listens, and nothing told twice or lost over a restart.
+
+Time is virtual: nothing here waits.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulation.processes import VirtualLoop
+
+from bailiff_bus.ambient import REAL
+from bailiff_bus.messages import (
+    Evict,
+    EvictionStageReached,
+    Fence,
+    JobSpec,
+    NodeAnnounced,
+    ReportBody,
+    SaveTogether,
+    StartTask,
+    TaskAt,
+    TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
+)
+from bailiff_bus.messages.commands import Order
+from bailiff_bus.metrics import Metrics
+from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
+from bailiff_node_agent.settings import NodeDeclaration
+
+SECOND = 1_000_000
+KEY = TaskKey("job", 1, "0")
+
+
+class World:
+    """One machine, and an agent that can die and come back."""
+
+    def __init__(self) -> None:
+        self.machine, self.storage = SimulatedMachine(), MemoryStorage()
+        self.inventory = SimulatedInventory("2xH100-80GB", "n1", self.machine.identify)
+        self.machine.attach_devices(self.inventory)
+        self.running: asyncio.Task[None] | None = None
+        self.told: list[ReportBody] = []
+
+    async def agent_starts(self) -> None:
+        runtime = SimulatedRuntime(self.machine)
+        ambient = replace(REAL, boot=lambda: int(asyncio.get_running_loop().time() * 1_000_000))
+        parts = Machine(
+            node=NodeDeclaration(name="n1", domain="pool-a", gpus="2xH100-80GB"),
+            inventory=self.inventory,
+            runtimes={"simulated": runtime},
+            storage=self.storage,
+            fences=Fences(self.storage),
+            reports=Reports(self.storage),
+            evictions=Evictions(self.storage),
+            incarnation=draw_incarnation(self.storage, machine_id="m1"),
+            folder=Path("/nowhere"),
+        )
+        self.agent = Agent(parts, ambient, Metrics(), self.collect)
+        await self.agent.adopt()
+        self.running = asyncio.get_running_loop().create_task(self.agent.run())
+        await asyncio.sleep(0)
+
+    def collect(self) -> None:
+        for number, kept in self.agent.machine.reports.unsent():
+            self.told.append(read_report(kept))
+            self.agent.machine.reports.sent(number)
+
+    async def agent_dies(self) -> None:
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        self.machine._listen(None, None)
+
+    def common(self, seq: int) -> dict[str, Any]:
+        incarnation = self.agent.machine.incarnation.incarnation
+        position = {"node": "n1", "incarnation": incarnation, "sender_epoch": 1, "order": Order(epoch=1, seq=seq)}
+        return {**position, "job": "job", "attempt": 1}
+
+    async def starts(self, talks: str | None = "10:2", world: int = 1, **env: str) -> None:
+        spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_TALKS": talks} if talks else {}))
+        about = {"tasks": (TaskAt(task=0),), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
+        await self.agent.obey(StartTask(sender="admission", **self.common(5), **about))
+
+    async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
+        soft = None if term_after is None else term_after * SECOND
+        about = {"tasks": (0,), "grace": grace * SECOND, "term_after": soft, "cause": "preemption", "for_job": "serve-1"}
+        await self.agent.obey(Evict(sender="executor", **self.common(9), **about))
+
+    async def together(self, step: int, *, agreed: bool = False) -> None:
+        await self.agent.obey(SaveTogether(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [report for report in self.told if isinstance(report, kind)]
+
+    def stages(self) -> list[tuple[str, int]]:
+        """Each with its seconds since the notice, in the order in which they were told."""
+        return [(report.stage, round(report.after / SECOND)) for report in self.of(EvictionStageReached)]
+
+
+def story(tells: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """The test in virtual time."""
+
+    def test() -> None:
+        async def whole() -> None:
+            world = World()
+            await world.agent_starts()
+            await world.agent.obey(
+                Fence(node="n1", incarnation=world.agent.machine.incarnation.incarnation, sender="admission", sender_epoch=1)
+            )
+            await tells(world)
+            await world.agent_dies()
+
+        loop = VirtualLoop()
+        try:
+            loop.run_until_complete(whole())
+        finally:
+            loop.close()
+
+    test.__name__, test.__doc__ = tells.__name__, tells.__doc__
+    return test
+
+
+@story
+async def test_a_job_that_talks_is_told_and_leaves_by_itself(world: World) -> None:
+    await world.starts()
+    await asyncio.sleep(30)
+    await world.evict()
+    await asyncio.sleep(10)
+    assert world.stages() == [
+        ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 2), ("yielding", 2),
+    ]  # fmt: skip
+    noticed, acknowledged, _, committed, _ = world.of(EvictionStageReached)
+    assert (noticed.attached, noticed.soft, noticed.hard, noticed.step, noticed.pace) == (
+        True, 120 * SECOND, 150 * SECOND, 300, 10_000,
+    )  # fmt: skip
+    assert acknowledged.step == 300
+    assert (committed.checkpoint.step, committed.checkpoint.microseconds, committed.step) == (301, 2 * SECOND, None)
+    assert [report.exit_code for report in world.of(TaskEnded)] == [85]
+    assert world.told.index(committed) < world.told.index(world.of(TaskEnded)[0])
+
+
+@story
+async def test_a_script_that_knows_nothing_has_term_with_the_notice_and_all_of_its_grace(world: World) -> None:
+    await world.starts(talks=None, BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict()
+    await asyncio.sleep(200)
+    assert world.stages() == [("noticed", 0), ("term_sent", 0), ("kill_sent", 150)]
+    noticed, term, kill = world.of(EvictionStageReached)
+    assert (noticed.attached, noticed.soft, term.stuck_in, kill.stuck_in) == (False, 0, None, "noticed")
+
+
+@story
+async def test_a_job_that_is_slower_than_its_deadlines_is_stopped_where_it_was_stuck(world: World) -> None:
+    await world.starts(talks="10:1000", BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict()
+    await asyncio.sleep(200)
+    assert world.stages()[2:] == [("checkpoint_started", 0), ("term_sent", 120), ("kill_sent", 150)]
+    *_, term, kill = world.of(EvictionStageReached)
+    assert (term.stuck_in, kill.stuck_in) == ("checkpoint_started", "checkpoint_started")
+    assert [report.exit_code for report in world.of(TaskEnded)] == [-9]
+
+
+@story
+async def test_a_rank_confirms_the_step_or_raises_it_and_saves_when_all_agree(world: World) -> None:
+    await world.starts(world=2)
+    await asyncio.sleep(30)
+    await world.evict()
+    await asyncio.sleep(0)
+    await world.together(250)
+    await asyncio.sleep(0)
+    await world.together(305)
+    await asyncio.sleep(0)
+    await world.together(305, agreed=True)
+    await asyncio.sleep(10)
+    assert [(report.stage, report.step) for report in world.of(EvictionStageReached)] == [
+        ("noticed", 300), ("acknowledged", 300), ("step_confirmed", 302), ("step_confirmed", 305), ("step_agreed", 305),
+        ("checkpoint_started", 305), ("checkpoint_committed", None), ("yielding", None),
+    ]  # fmt: skip
+    assert world.of(EvictionStageReached)[-2].checkpoint.agreed is True
+
+
+@story
+async def test_without_agreement_it_saves_at_the_soft_deadline_and_says_so(world: World) -> None:
+    await world.starts(world=2)
+    await world.evict(grace=30, term_after=20)
+    await asyncio.sleep(19)
+    await world.together(500)
+    await asyncio.sleep(1.5)
+    await world.together(500, agreed=True)  # it comes too late: others have saved without
+    await asyncio.sleep(10)
+    told = world.of(EvictionStageReached)
+    assert "step_agreed" not in [stage for stage, _ in world.stages()]
+    assert next(report for report in told if report.stage == "checkpoint_committed").checkpoint.agreed is False
+
+
+@story
+async def test_an_agent_that_was_restarted_tells_all_of_it_and_keeps_the_deadlines(world: World) -> None:
+    await world.starts(talks="10:60", BAILIFF_SIM_ON_TERM="ignore")
+    await asyncio.sleep(30)
+    await world.evict(grace=100, term_after=80)
+    await asyncio.sleep(1)
+    await world.agent_dies()
+    await asyncio.sleep(70)  # it saves, and leaves
+    world.told.clear()
+    await world.agent_starts()
+    await asyncio.sleep(100)
+    (announced,) = world.of(NodeAnnounced)
+    (held,) = announced.tasks
+    assert [(stage.stage, round(stage.after / SECOND)) for stage in held.stages] == [
+        ("noticed", 0), ("acknowledged", 0), ("checkpoint_started", 0), ("checkpoint_committed", 60), ("yielding", 60),
+    ]  # fmt: skip
+    assert (held.stages[0].step, held.stages[0].soft, held.exit_code) == (300, 80 * SECOND, 85)
+    assert world.stages() == []
+
+
+@story
+async def test_deadlines_of_an_earlier_agent_are_kept_by_the_next(world: World) -> None:
+    await world.starts(talks="10:1000", BAILIFF_SIM_ON_TERM="ignore")
+    await world.evict(grace=100, term_after=80)
+    await asyncio.sleep(1)
+    await world.agent_dies()
+    await asyncio.sleep(30)
+    world.told.clear()
+    await world.agent_starts()
+    await asyncio.sleep(100)
+    assert world.stages() == [("term_sent", 80), ("kill_sent", 100)]
+
+
+@story
+async def test_what_is_said_outside_of_evictions_is_told_now_and_then(world: World) -> None:
+    await world.starts()
+    task = world.machine._tasks[KEY]
+    for step in range(100):
+        world.machine._say(task, "progress", step=step, total=1000)
+        await asyncio.sleep(1)
+    assert [report.step for report in world.of(TaskHasProgressed)] == [0, 600]  # the second from shared memory, a minute later
+    world.told.clear()
+    for step in range(30):
+        saved = {"step": step, "bytes": 1, "microseconds": 1, "sha256": "0" * 64, "agreed": True}
+        world.machine._say(task, "checkpoint_committed", **saved)
+        await asyncio.sleep(1)
+    await asyncio.sleep(0.5)
+    saved_at = [(report.checkpoint.step, report.ago) for report in world.of(TaskHasProgressed)]
+    assert saved_at == [
+        (0, 0),
+        *((n, SECOND) for n in (9, 19, 29)),
+    ]
+
+
+@story
+async def test_it_says_from_where_it_goes_on(world: World) -> None:
+    world.machine.saved["job", "0"] = (0, 120)
+    await world.starts()
+    await asyncio.sleep(1)
+    (resumed,) = world.of(TaskHasResumed)
+    assert (resumed.step, resumed.from_attempt, resumed.passed_over) == (120, 0, 0)
+
+
+@pytest.mark.parametrize(("grace", "term_after"), [(0, 0), (5, None), (5, 9)])
+def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None) -> None:
+    @story
+    async def told(world: World) -> None:
+        await world.starts(talks="10:1000", BAILIFF_SIM_ON_TERM="ignore")
+        await world.evict(grace=grace, term_after=term_after)
+        await asyncio.sleep(grace + 1)
+        assert [report.exit_code for report in world.of(TaskEnded)] == [-9]
+
+    told()

@@ -1,0 +1,73 @@
+"""The agents' link to Kafka, in virtual time: what was sent while it was away is read when it is back."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from tests.unit.bus.virtual_time import run
+from tests.unit.node_agent.test_agent_lease import Node, adopted
+
+from bailiff_bus import topics
+from bailiff_bus.ambient import REAL
+from bailiff_bus.envelope import wrap
+from bailiff_bus.memory import MemoryCluster
+from bailiff_bus.messages import Fence
+from bailiff_bus.messages.commands import CommandBody
+from bailiff_node_agent.link import Link
+from bailiff_node_agent.runtime import TaskKey
+
+LONG = 60.0
+
+
+class Place:
+    """A cluster with one agent linked to it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.sent = node, 0
+        self.cluster = MemoryCluster(lambda: 0)
+        self.cluster.create_topics(1)
+        self.link = Link(self.cluster.client("agent"), REAL, 2.0)
+        self.link.add(node.agent)
+
+    @contextlib.asynccontextmanager
+    async def linked(self) -> AsyncIterator[None]:
+        """While the link works."""
+        work = asyncio.ensure_future(self.link.run())
+        await asyncio.sleep(1.0)
+        try:
+            yield
+        finally:
+            work.cancel()
+            await asyncio.gather(work, *self.node.agent._jobs, return_exceptions=True)
+
+    def send(self, command: CommandBody) -> None:
+        """Store this command."""
+        self.sent += 1
+        headers, value = wrap(command, source="/bailiff", id=str(self.sent), domain="pool-a", time_us=0)
+        self.cluster.store(topics.NODE_COMMANDS.name, 0, b"pool-a", headers, value)
+
+    def runs(self, job: str) -> bool:
+        return bool(self.node.runtime.pids(TaskKey(job, 1, "0")))
+
+
+def test_commands_of_an_outage_are_read_after_it_and_those_before_the_agent_are_not() -> None:
+    async def main() -> None:
+        place = Place(await adopted())
+        fence = Fence(**place.node.common(), lease=int(1e12), lost_margin=int(1e12))
+        place.send(fence)
+        place.send(place.node.start("before", 9))
+        async with place.linked():
+            assert not place.runs("before")
+            place.send(fence)
+            place.send(place.node.start("first", 10))
+            await asyncio.sleep(1.0)
+            assert place.runs("first")
+            place.cluster.begin_outage()
+            await asyncio.sleep(LONG)
+            place.send(place.node.start("meanwhile", 11))
+            place.cluster.end_outage()
+            await asyncio.sleep(LONG)
+            assert place.runs("meanwhile")
+            assert not place.runs("before")
+
+    run(main())
