@@ -200,15 +200,13 @@ def test_times_go_through_their_text(time):
     assert time_value(text) == time
 
 
-@given(st.sets(st.integers(0, 200)))
-@pytest.mark.parametrize(
-    "text", ["2026-01-31 12:00:00.000000Z", "2026-01-31T12:00:00,000000Z", "2026-W05-6T12:00:00.000000Z", ""]
-)
+@pytest.mark.parametrize("text", ["2026-01-31 12:00:00.000000Z", "2026-01-31T12:00:00,000000Z", "2026-W05-6T12:00:00.000000Z"])
 def test_what_is_no_time(text):
-    with pytest.raises(ValueError, match="is not a time|Invalid"):
+    with pytest.raises(ValueError, match="is not a time"):
         time_value(text)
 
 
+@given(st.sets(st.integers(0, 200)))
 def test_ranges_go_through_their_text(found):
     assert numbers(ranges(found)) == sorted(found)
     assert bits(sum(1 << number for number in found)) == sorted(found)
