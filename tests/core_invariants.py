@@ -147,7 +147,7 @@ def gangs_are_whole(pool: Pool) -> None:
     Who lacks a member that it needs is noted as stale.
     """
     for job in pool.jobs.values():
-        if job.phase in ("pending", *ENDED):
+        if job.phase in ("pending", "paused", *ENDED):
             assert not job.tasks, f"{job.id} is {job.phase} and has tasks"
             continue
         indices = [task.index for task in job.tasks]
@@ -216,8 +216,36 @@ def requests_are_open(pool: Pool) -> None:
 
 
 def nothing_accepted_is_forgotten(pool: Pool) -> None:
-    """Every job waits in the queue, holds room, or has ended."""
-    assert set(pool.jobs) == {*pool.queue, *pool.active, *pool.ended}, "a job is nowhere"
+    """Every job waits in the queue, is paused, holds room, or has ended."""
+    paused = [name for name, job in pool.jobs.items() if job.phase == "paused"]
+    assert set(pool.jobs) == {*pool.queue, *paused, *pool.active, *pool.ended}, "a job is nowhere"
+
+
+def paused_jobs_have_no_place(pool: Pool) -> None:
+    """Who is paused holds nothing and is promised nothing, or is on its way out; and who is not paused is not set aside."""
+    for job in pool.jobs.values():
+        if job.paused_seq is not None:
+            ends = job.cancelled and all(task.state in ("exited", "released") for task in job.tasks)
+            assert ends or job.phase in ("paused", "evicting"), f"{job.id} is paused and {job.phase}"
+            assert not job.promise, f"{job.id} is paused, and a place is kept for it"
+        assert job.phase != "paused" or job.paused_seq is not None, f"{job.id} is set aside, and nobody paused it"
+
+
+def wishes_are_dealt_with(pool: Pool) -> None:
+    """Nothing that was asked for by hand is left for later."""
+    assert not [job.id for job in pool.jobs.values() if job.wish is not None]
+
+
+def drained_nodes_get_nothing_new(pool: Pool) -> None:
+    """Nothing is promised on a node that is being emptied; once that is due, whatever is there is on its way out."""
+    assert list(pool.drained) == [number for number in pool.drained if pool.nodes[number].drain is not None]
+    assert len(pool.drained) == sum(node.drain is not None for node in pool.nodes.values())
+    for job, task in standing(pool):
+        drain = pool.nodes[task.node].drain
+        if drain is not None:
+            assert task.state != "reserved", f"{job.id} is promised room on {pool.nodes[task.node].name}"
+            goes = task.state == "exited" or job.eviction is not None or task.eviction is not None
+            assert goes or not drain.due, f"{job.id} stays on {pool.nodes[task.node].name}, which is being emptied"
 
 
 def at_rest(pool: Pool) -> None:
@@ -248,6 +276,9 @@ BETWEEN_TURNS: tuple[Callable[[Pool], None], ...] = (
     plans_have_askers,
     requests_are_open,
     nothing_accepted_is_forgotten,
+    paused_jobs_have_no_place,
+    wishes_are_dealt_with,
+    drained_nodes_get_nothing_new,
     at_rest,
     snapshot_is_whole,
 )

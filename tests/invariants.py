@@ -30,6 +30,7 @@ from bailiff_core.records.decisions import (
     JobPlaced,
     JobRequeued,
     JobStartOrdered,
+    MigrationDecided,
     PreemptionDecided,
     PreemptionRequested,
 )
@@ -95,7 +96,7 @@ def indices_are_true(pool: Pool) -> Complaints:
     if pool.queue != [job.id for job in waiting]:
         yield f"the queue is {pool.queue}, waiting are {[job.id for job in waiting]}"
     expected = {
-        "active": {job.id for job in jobs if job.phase not in ENDED and job.phase != "pending"},
+        "active": {job.id for job in jobs if job.phase not in (*ENDED, "pending", "paused")},
         "reserved": {job.id for job in jobs if any(task.state == "reserved" for task in job.tasks)},
         "starting": {job.id for job in jobs if job.phase in ("starting", "running") and any(map(_to_start, job.tasks))},
         "leaving": {job.id for job in jobs if job.eviction is not None or any(task.eviction for task in job.tasks)},
@@ -114,7 +115,7 @@ def phases_fit_tasks(pool: Pool) -> Complaints:
     """§8.4: a gang stands whole or not at all, and its phase says how."""
     for job in pool.jobs.values():
         states = {task.state for task in job.tasks}
-        if job.phase in ENDED or job.phase == "pending":
+        if job.phase in (*ENDED, "pending", "paused"):
             if job.tasks or job.eviction is not None:
                 yield f"{job.id} is {job.phase} and has tasks or an eviction"
             continue
@@ -180,7 +181,7 @@ def whoever_waits_was_told_why(pool: Pool) -> Complaints:
     for name in pool.queue:
         job = pool.jobs[name]
         excused = job.told_waiting or job.held_because or job.not_before > pool.now or behind_selection(pool, job)
-        if job.phase == "pending" and not excused:
+        if job.phase == "pending" and not excused and not pool.unsettled:
             yield f"{name} waits and nobody said why"
 
 
@@ -222,10 +223,10 @@ def nothing_is_owed(pool: Pool) -> Complaints:
 
 
 def every_node_is_back(pool: Pool) -> Complaints:
-    """Machines that speak take work again, however long they were silent."""
+    """Machines that speak, and that nobody drains any more, take work again, however long they were silent."""
     for node in pool.nodes.values():
-        if node.state != "ready":
-            yield f"{node.name} speaks and is {node.state}"
+        if not node.takes_work:
+            yield f"{node.name} speaks and is {node.state}, {node.drain}"
 
 
 # --- over the log, record by record
@@ -250,7 +251,7 @@ class History:
                 self.asked[record.seq] = asked.job
             case PreemptionDecided() as decision:
                 yield from self._preemption(pool, record, decision)
-            case EvictionDecided() as decision:
+            case EvictionDecided() | MigrationDecided() as decision:
                 self.named.add((record.seq, decision.job, decision.attempt))
             case EvictionBegun() as begun:
                 if (begun.decided, begun.job, begun.attempt) not in self.named:

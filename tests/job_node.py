@@ -130,13 +130,10 @@ class JobNode:
             talk.join()
 
     def _talk(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as lines:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:  # a killed job hangs up as it likes
             for line in lines:
                 answer = {"ok": True} if (problem := self._take(line)) is None else {"ok": False, "error": problem}
-                try:
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
-                except OSError:
-                    return
+                connection.sendall(json.dumps(answer).encode() + b"\n")
 
     def _take(self, line: bytes) -> str | None:
         try:

@@ -43,7 +43,8 @@ TOPIC_OF: dict[type[Fact], str] = {
     **dict.fromkeys(
         (
             facts.JobSubmitted, facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.PolicyApplied,
-            facts.NodeReplaced, facts.NodeReturned,
+            facts.NodeReplaced, facts.NodeReturned, facts.NodeDrained, facts.NodeUndrained, facts.JobEvictionAsked,
+            facts.JobPaused, facts.JobUnpaused, facts.JobMigrationAsked,
         ),
         REQUESTS,
     ),
@@ -243,6 +244,31 @@ class Story:
     def scale(self, job: str, tasks: int, minimum: int | None = None) -> list[Decision]:
         """Somebody wants another number of its tasks."""
         return self.turn(facts.JobScaled(request=self.request(), job=job, tasks=tasks, min_tasks=minimum))
+
+    def evict(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
+        """Somebody wants the job off its place."""
+        return self.turn(facts.JobEvictionAsked(request=self.request(), job=job, reason=reason), after=after)
+
+    def pause(self, job: str, reason: str = "", after: int = 0) -> list[Decision]:
+        """Somebody wants the job set aside."""
+        return self.turn(facts.JobPaused(request=self.request(), job=job, reason=reason), after=after)
+
+    def unpause(self, job: str, after: int = 0) -> list[Decision]:
+        """It may go on."""
+        return self.turn(facts.JobUnpaused(request=self.request(), job=job), after=after)
+
+    def migrate(self, job: str, node: str | None = None, reason: str = "", after: int = 0) -> list[Decision]:
+        """Somebody wants the job elsewhere."""
+        return self.turn(facts.JobMigrationAsked(request=self.request(), job=job, node=node, reason=reason), after=after)
+
+    def drain(self, node: str, mode: str = "quick", deadline: int | None = None, reason: str = "") -> list[Decision]:
+        """An operator empties the node."""
+        fact = {"request": self.request(), "node": node, "mode": mode, "deadline": deadline, "reason": reason}
+        return self.turn(facts.NodeDrained.model_validate(fact))
+
+    def undrain(self, node: str) -> list[Decision]:
+        """It takes work again."""
+        return self.turn(facts.NodeUndrained(request=self.request(), node=node))
 
     def members(self, job: str, *states: str) -> list[int]:
         """The job's tasks that have a place, or those in one of these states, by index."""

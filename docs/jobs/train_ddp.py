@@ -12,7 +12,10 @@ from bailiff_job.pytorch import TrainingState
 total = int(sys.argv[1])
 dist.init_process_group("gloo")  # nccl on GPUs
 torch.manual_seed(1)
-model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)))
+model = DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1)),
+    find_unused_parameters=True,  # keeps DDP from ordering its sums anew after the first step of each start
+)
 optimizer = torch.optim.Adam(model.parameters())
 state = TrainingState(replicated=True, model=model, optimizer=optimizer)  # rank 0 saves the weights for all
 job = attach("checkpoints", every_steps=500)

@@ -4,9 +4,11 @@ A node is given by the fixture `wall`. What a test asks of it beyond the control
 asks of it, too: give notice, spare.
 """
 
+import asyncio
 import json
 import mmap
 import os
+import signal
 import socket
 import stat
 import struct
@@ -20,6 +22,7 @@ from tests.job_node import JobNode
 
 from bailiff_job import Job
 from bailiff_job.place import Place
+from bailiff_node_agent.runtime import Launch, ProcessRuntime, TaskKey
 
 
 class Wall(Protocol):
@@ -53,13 +56,47 @@ class DoubleWall:
         self.node.close()
 
 
-WALLS: dict[str, Callable[[Path], Wall]] = {"double": DoubleWall}
+class RealWall:
+    """A task under its supervisor. The task itself only sleeps: the tests speak for it."""
+
+    SPARES = False
+    KEY = TaskKey("train-7", 1, "0")
+
+    def __init__(self, folder: Path) -> None:
+        self._runner = asyncio.Runner()
+        self._runtime = ProcessRuntime(folder)
+        self.control = self._runtime.control_dir(self.KEY)
+        self._runner.run(self._runtime.start(Launch(self.KEY, "exec sleep 300", env={"WORLD_SIZE": "1"})))
+        until(lambda: (self.control / "socket").exists())
+
+    def notice(self, *, soft_s: float, hard_s: float, reason: str) -> None:
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+        about = {"reason": reason, "for_job": "serve-1"}
+        soft_us, hard_us = now + round(soft_s * 1e6), now + round(hard_s * 1e6)
+        self._runner.run(self._runtime.notice(self.KEY, about, soft_us, hard_us))
+
+    def spare(self) -> None:
+        raise AssertionError("it spares nobody who was told")
+
+    def close(self) -> None:
+        self._runner.run(self._end())
+        self._runner.close()
+
+    async def _end(self) -> None:
+        await self._runtime.kill(self.KEY)
+        await asyncio.wait_for(self._runtime.wait_exit(), 20)
+        await self._runtime.close()
+
+
+WALLS: dict[str, Callable[[Path], Wall]] = {"double": DoubleWall, "supervisor": RealWall}
 
 
 @pytest.fixture(params=sorted(WALLS))
 def wall(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Wall]:
     wall = WALLS[request.param](tmp_path / "node")
+    term = signal.getsignal(signal.SIGTERM)
     yield wall
+    signal.signal(signal.SIGTERM, term)
     wall.close()
 
 

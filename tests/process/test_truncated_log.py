@@ -61,7 +61,7 @@ async def test_a_log_cut_short_is_noticed_and_goes_on_when_an_operator_says_so(l
         await pool.submit("asked-meanwhile", "true", gpus=0)
 
         # The writer has begun, and decides nothing.
-        found = re.search(r"obeyed #(?P<seq>\d+) of epoch (?P<epoch>\d+)", alarm)
+        found = re.search(r"#(?P<seq>\d+) of epoch (?P<epoch>\d+)", alarm)
         assert found
         arguments = ["--epoch", found["epoch"], "--seq", found["seq"], "--reason", "the disk was replaced"]
         await asyncio.to_thread(lone.command, "pool-a", "log", "accept-truncation", *arguments)

@@ -157,6 +157,7 @@ class Chance:
             rest["project"] = ("red-day", "red-night", "blue", "guest")[(a + b) % 4]
             size = sum(entry.count for entry in shape)
             rest["min_tasks"] = 1 + a % size if b % 3 else None
+            rest["elastic"] = "restart" if a % 3 == 0 else "live"
             rest["run_time_limit"] = 3 * MINUTE if b % 5 == 0 else None
         return self.story.submitted(
             f"job-{self.jobs}", *shape, cls=CLASSES[a % len(CLASSES)], max_failures=b % 3,
@@ -258,9 +259,38 @@ class Chance:
             least = min(job.minimum, tasks)
             yield facts.JobScaled(request=self.story.request(), job=job.id, tasks=tasks, min_tasks=least)
 
+    def _by_hand(self, a: int, b: int) -> Iterator[Fact]:
+        """What people ask for, as admission would let it pass."""
+        if b % 6 == 4:
+            node = self.pool.nodes[a % len(self.pool.nodes)]
+            if node.drain is not None and a % 4:
+                yield facts.NodeUndrained(request=self.story.request(), node=node.name)
+            elif node.drain is None:
+                mode = ("graceful", "quick", "fast")[a % 3]
+                within = PAUSES[b % len(PAUSES)] or None
+                drain = {"request": self.story.request(), "node": node.name, "mode": mode, "deadline": within}
+                yield facts.NodeDrained.model_validate(drain)
+            return
+        jobs = [job for job in self.pool.jobs.values() if job.phase not in ENDED and not job.cancelled]
+        if not jobs:
+            return
+        job = jobs[(a + b) % len(jobs)]
+        asked = {"request": self.story.request(), "job": job.id}
+        if job.paused_seq is not None:
+            yield facts.JobUnpaused(**asked)
+        elif a % 3 == 0:
+            yield facts.JobPaused(**asked)
+        elif a % 3 == 1 and job.phase in ("reserved", "starting", "running"):
+            yield facts.JobEvictionAsked(**asked)
+        elif job.phase in ("starting", "running"):
+            yield facts.JobMigrationAsked(**asked, node=None if a % 2 else f"n{b % len(self.pool.nodes)}")
+
     def _rare(self, a: int, b: int) -> Iterator[Fact]:
         if self.shared and b % 2:
             yield from self._scale(a, b)
+            return
+        if b % 3 == 1:
+            yield from self._by_hand(a, b)
             return
         match a % 8:
             case 0:

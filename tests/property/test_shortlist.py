@@ -118,3 +118,23 @@ def levels(cost: Cost | None) -> list[int]:
     of_class = {entry.priority: entry.gpu_milli for entry in cost.classes}
     gpus = [of_class.get(priority, 0) for priority in (40, 30, 20, 10)]
     return [*gpus, cost.lost_gpu_ms, cost.jobs_stopped, cost.tasks]
+
+
+@pytest.mark.parametrize(("ones", "refused"), [(8, None), (9, "impossible")])
+def test_kinds_that_fit_one_by_one_and_not_together_are_refused_by_counting(ones, refused, monkeypatch):
+    """30 nodes of eight GPUs: 29 whole ones leave eight GPUs for the tasks of the other kind, and no ninth."""
+    sketch = Sketch()
+    for n in range(30):
+        sketch.node(f"n{n}")
+    for n in range(240):
+        sketch.running(f"j{n}", f"n{n // 8}", [n % 8], priority=20)
+    asker = sketch.job("mixed", group(29, gpus=8), group(ones, gpus=1), priority=30)
+    if refused is not None:
+        monkeypatch.setattr(several, "among_few", None)  # nobody is looked at
+    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+    assert (answer.refused, answer.explanation.proven) == (refused, True)
+    if refused is not None:
+        assert answer.would_need.endswith(
+            "as much room as 241 × (1 GPU); with all permitted victims gone there is room for 240 at most"
+        )
+        assert answer.explanation.candidates == 240

@@ -6,6 +6,7 @@ from typing import Any
 
 STATES = (
     "pending",
+    "paused",
     "placed",
     "reserved",
     "running",
@@ -75,6 +76,7 @@ NODE: list[Phrase] = [
     (r"model ([-A-Za-z0-9]+)", sets(gpu_model=text(1))),
     (rf"{MEMORY} each gpu", sets(gpu_memory=text(1))),
     (r"at most ([0-9]+) tasks?", sets(max_tasks=number(1))),
+    (r"drained", sets(drained=True)),
     LABEL,
 ]
 
@@ -171,6 +173,7 @@ JOB: list[Phrase] = [
     (r"only on ([-a-z0-9 ]+)", sets(nodes=lambda match: match[1].split())),
     (r"model ([-A-Za-z0-9]+)", sets(gpu_models=text(1))),
     (r"device ([-A-Za-z0-9 ]+)", sets(devices=lambda match: match[1].split())),
+    (r"paused", sets(paused=True)),
     (r"preemptible", sets(preemptible=True)),
     (r"not preemptible", sets(preemptible=False)),
     (rf"submitted {AGO}", sets(submitted=text(1))),

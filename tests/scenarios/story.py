@@ -10,6 +10,7 @@ from bailiff.planfile import Source, contradictions, snapshot_from
 from bailiff.plantable import plan as plan_table
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
+from bailiff_core.lifecycle.by_hand import asked_evictions, drains, paused_jobs
 from bailiff_core.model.document import parse_duration
 from bailiff_core.plan import ALL_VERBS, Contradiction, Planning, PlanReport, Round
 from bailiff_core.plan.between import ends, settle
@@ -17,11 +18,13 @@ from bailiff_core.plan.build import happens, request, submission
 from bailiff_core.plan.layout import lay_out
 from bailiff_core.plan.report import TaskAt
 from bailiff_core.records import facts
+from bailiff_core.verbs.migrate import migrations
 
 from . import notation
 
 POOL = ("nodes", "projects", "topologies", "policy", "jobs", "now", "reclaimed_at")
-EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy")
+BY_HAND = ("evicts", "pauses", "resumes", "moves", "drains", "undrains")
+EVENTS = ("wait", "ends", "fails", "cancels", "scales", "arrives", "policy", *BY_HAND)
 CHECKS = (
     "then",
     "counts",
@@ -98,6 +101,10 @@ class Story:
             self._facts(facts.JobScaled(request=request(f"scale {name} {tasks}"), job=name, tasks=tasks))
             size = self.planning.pool.jobs[name].size
             self.planning.names[name] = [f"{name}-{index}" for index in range(size)]
+        for word in BY_HAND:
+            self._by_hand(word, step.get(word))
+        if any(word in step for word in BY_HAND):
+            self.planning.go_on()  # whoever was told to leave has left
         if "arrives" in step:
             for job in lay_out(self._snapshot(step["arrives"])).jobs:
                 happens(self.planning.pool, submission(job))
@@ -106,6 +113,20 @@ class Story:
             self.written["policy"] = step["policy"]
             self.planning.policy = lay_out(self._snapshot(self.written.get("jobs", {}))).policy
             happens(self.planning.pool, facts.PolicyApplied(policy=self.planning.policy))
+
+    def _by_hand(self, word: str, told: Any) -> None:
+        jobs = {"evicts": facts.JobEvictionAsked, "pauses": facts.JobPaused, "resumes": facts.JobUnpaused}
+        for name in _list(told or ()) if word in jobs else ():
+            self._facts(jobs[word](request=request(f"{word} {name}"), job=name))
+        for job, node in told.items() if word == "moves" and told else ():
+            where = None if node == "anywhere" else node
+            self._facts(facts.JobMigrationAsked(request=request(f"move {job}"), job=job, node=where))
+        for node, how in told.items() if word == "drains" and told else ():
+            mode, _, within = how.partition(" within ")
+            asked = {"request": request(f"drain {node}"), "node": node, "mode": mode, "deadline": within or None}
+            self._facts(facts.NodeDrained.model_validate(asked))
+        for node in _list(told or ()) if word == "undrains" else ():
+            self._facts(facts.NodeUndrained(request=request(f"undrain {node}"), node=node))
 
     def _end(self, name: str, code: int) -> None:
         job = self.planning.pool.jobs[name]
@@ -117,7 +138,7 @@ class Story:
     def _facts(self, fact: Any) -> None:
         pool = self.planning.pool
         happens(pool, fact, close=False)
-        for rule in (cancelled_jobs, broken_attempts, scaled_down):
+        for rule in (cancelled_jobs, broken_attempts, scaled_down, paused_jobs, asked_evictions, drains, migrations):
             for decision in rule(pool):
                 enact(pool, decision)
         settle(pool)

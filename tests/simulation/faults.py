@@ -15,15 +15,17 @@ NEVER = float("inf")
 
 @dataclass(frozen=True)
 class Event:
-    """At `at` this befalls `target`, for `seconds`."""
+    """At `at` this befalls `target`, for `seconds`. messages: so many are lost, where the log is cut."""
 
     at: float
     kind: str
     target: str
     seconds: float = 0.0
+    messages: int = 0
 
     def __str__(self) -> str:
-        return f"{self.at:7.2f} {self.kind} {self.target}" + (f" for {self.seconds:.1f} s" if self.seconds else "")
+        lost = f" of {self.messages} messages" if self.messages else ""
+        return f"{self.at:7.2f} {self.kind}{lost} {self.target}" + (f" for {self.seconds:.1f} s" if self.seconds else "")
 
 
 @dataclass
@@ -106,3 +108,12 @@ def schedule(random: Random, services: list[str], nodes: list[str], length: floa
             kind = random.choice(["leak", "leak", "hang", "gpu-dies", "xid"])
             events.append(Event(random.uniform(1.0, length), kind, random.choice(nodes), random.choice([1.0, 10.0, 60.0])))
     return sorted(events, key=lambda event: event.at)
+
+
+def cuts_of_the_log(random: Random, length: float) -> list[Event]:
+    """One run in ten loses the newest part of its log, and some of those another one later."""
+    cuts = []
+    for _ in range(random.choice([0] * 27 + [1, 1, 2])):
+        lost = random.choice([1, 3, 10, 30, 100])
+        cuts.append(Event(random.uniform(2.0, length), "log-cut", "everybody", random.choice([0.5, 3.0, 10.0]), lost))
+    return cuts

@@ -11,16 +11,20 @@ from bailiff_bus import topics
 from bailiff_core.model.policy import Policy
 from bailiff_node_agent.settings import NodeDeclaration
 
-from .faults import Event, schedule
-from .work import Post, some_nodes, some_policy, some_wishes
+from .faults import Event, cuts_of_the_log, schedule
+from .work import MOST_JOBS, Post, some_nodes, some_policy, some_wishes
 
 DOMAIN = "pool-a"
 LENGTH = 45.0  # so long people ask and things go wrong
+UNDECIDABLE = ("always", "once it waits")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run. bad, slow: the weather, in thousandths of sends and deliveries. skews: clocks beside the broker's, µs."""
+    """One run. bad, slow: the weather, in thousandths of sends and deliveries. skews: clocks beside the broker's, µs.
+
+    undecidable: jobs on which deciding fails: always, or only once they wait (`UNDECIDABLE`).
+    """
 
     seed: int
     nodes: tuple[NodeDeclaration, ...]
@@ -34,12 +38,14 @@ class Plan:
     skews: Mapping[str, int]
     digest_every: int
     largest_turn: int
+    undecidable: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{node.name} {node.gpus} {node.cpu_milli} mCPU {node.memory_bytes >> 30} GiB" for node in self.nodes)
         wishes = [f"  {post}" for post in self.posts] or ["  none"]
         faults = [f"  {event}" for event in self.events] or ["  none"]
         services = f"{', '.join(self.replicas)}; weather {self.bad}/{self.slow} of 1000; turns of {self.largest_turn}"
+        faults += [f"  deciding on {job} fails {when}" for job, when in self.undecidable]
         return "\n".join([f"pool: {nodes}", f"services: {services}", "wishes:", *wishes, "faults:", *faults])
 
 
@@ -55,6 +61,7 @@ def plan_of(seed: int) -> Plan:
     posts = some_wishes(random, DOMAIN, nodes, LENGTH, bool(policy.projects))
     names = [node.name for node in nodes]
     events = schedule(random, replicas, names, LENGTH, policy.nodes.lease / 1_000_000)
+    events = sorted([*events, *cuts_of_the_log(Random(f"cuts/{seed}"), LENGTH)], key=lambda event: event.at)
     bad, slow = random.choice([(0, 0), (2, 5), (10, 30), (40, 100)])
     partitions = {topic.name: 1 if topic is topics.AUDIT else random.choice([1, 2]) for topic in topics.TOPICS.values()}
     return Plan(
@@ -70,4 +77,11 @@ def plan_of(seed: int) -> Plan:
         skews={name: random.randrange(-1_000_000, 1_000_000) for name in (*replicas, *names)},
         digest_every=digest_every,
         largest_turn=largest_turn,
+        undecidable=_undecidable(Random(f"undecidable/{seed}")),
     )
+
+
+def _undecidable(random: Random) -> tuple[tuple[str, str], ...]:
+    """In one run of eight, one to three jobs."""
+    jobs = random.sample(range(MOST_JOBS), random.choice([0] * 21 + [1, 1, 3]))
+    return tuple((f"job-{number}", random.choice(UNDECIDABLE)) for number in sorted(jobs))

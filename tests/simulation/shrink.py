@@ -66,6 +66,7 @@ def _shorter(plan: Callable[[], Plan], fails: Fails) -> None:
     if plan().bad or plan().slow:
         fails(replace(plan(), bad=0, slow=0))
     fewest(plan().events, lambda events: fails(replace(plan(), events=tuple(events))))
+    fewest(plan().undecidable, lambda left: fails(replace(plan(), undecidable=tuple(left))))
     for parts in (_by_job(plan().posts), [[post] for post in plan().posts]):
         fewest(parts, lambda left: fails(replace(plan(), posts=_in_time(left))))
     fewest(plan().nodes, lambda nodes: bool(nodes) and fails(_about(replace(plan(), nodes=tuple(nodes)))))
@@ -75,7 +76,8 @@ def _shorter(plan: Callable[[], Plan], fails: Fails) -> None:
 
 
 def _size(plan: Plan) -> tuple[int, ...]:
-    return (plan.bad, plan.slow, len(plan.events), len(plan.posts), len(plan.nodes), len(plan.replicas))
+    parts = (plan.events, plan.undecidable, plan.posts, plan.nodes, plan.replicas)
+    return (plan.bad, plan.slow, *map(len, parts))
 
 
 def _by_job(posts: Sequence[Post]) -> list[list[Post]]:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from bailiff_admission import loss
 from bailiff_bus.log import AuditWriter, Committed
 from bailiff_core.lifecycle import reservations
 from bailiff_eviction_executor import owed
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import Fences
 
+from .plan import Plan, plan_of
 from .shrink import fewest, kind_of, shrink
 from .world import run
 
@@ -73,6 +75,21 @@ def start_before_room_is_free(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reservations, "_room_free", lambda *_: True)
 
 
+def log_goes_on_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether agents have obeyed what the log does not hold."""
+    patch.setattr(loss, "beyond_log", lambda *_: False)
+
+
+def settled_before_the_forgotten_are_gone(patch: pytest.MonkeyPatch) -> None:
+    """Admission asks no agent what it runs after a loss."""
+    patch.setattr(loss.Settling, "is_over", lambda *_: True)
+
+
+def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> None:
+    """A report that makes room for a job on which deciding fails is rejected, instead of the job held."""
+    patch.setattr("bailiff_admission.writer._culprit", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     "sabotage",
     [
@@ -88,6 +105,35 @@ def test_sabotage_is_noticed(sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch
     found = next(((seed, violation) for seed in SEEDS if (violation := run(seed).violation) is not None), None)
     assert found is not None, f"{sabotage.__name__} passed {len(SEEDS)} seeds unnoticed"
     print(sabotage.__name__, *found)
+
+
+def a_cut(plan: Plan) -> bool:
+    return any(event.kind == "log-cut" for event in plan.events)
+
+
+def a_failure(plan: Plan) -> bool:
+    return bool(plan.undecidable)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (log_goes_on_after_a_loss, a_cut),
+        (settled_before_the_forgotten_are_gone, a_cut),
+        (a_failure_is_blamed_on_whoever_gave_occasion, a_failure),
+    ],
+)
+def test_sabotage_where_a_certain_fault_happens_is_noticed(
+    sabotage: Sabotage, fault: Callable[[Plan], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the shrunk story still has that fault in it."""
+    sabotage(monkeypatch)
+    seeds = [seed for seed in range(400) if fault(plan_of(seed))][:30]
+    found = next((outcome for outcome in map(run, seeds) if outcome.violation is not None), None)
+    assert found is not None, f"{sabotage.__name__} passed {len(seeds)} seeds unnoticed"
+    short = shrink(found, longest_s=20.0)
+    print(sabotage.__name__, short.story(last=40))
+    assert fault(short.plan)
 
 
 def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """The witness sees every record in the moment in which it is stored, folds it, and checks everything after each one.
 
-It is the only one who never crashes, lags or is lied to: what it has folded is the truth of the run. It also tells the
-story: one line for each record, fault, start and end.
+It is the only one who never crashes, lags or is lied to: what it has folded is the truth of the run. Where the log is cut
+short, what is left is the truth, and what agents do by orders that it has forgotten is let pass until it has settled. It
+also tells the story: one line for each record, fault, start and end.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.invariants import (
     STATE_RULES,
@@ -19,14 +20,18 @@ from tests.invariants import (
     no_job_runs_twice,
 )
 
+from bailiff_admission.loss import beyond_log
 from bailiff_bus import topics
 from bailiff_bus.port import Message
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode
-from bailiff_core.records.facts import DecisionFailed, InputRejected
+from bailiff_core.records.facts import DecisionFailed, EvictionBegun, InputRejected, LogSettled, LogTruncated, WriterStarted
 
 Line = tuple[float, str]
+Place = tuple[str, str, int, int]
+"""Machine, job, attempt, task."""
+Position = tuple[int, int]
 
 
 class Witness:
@@ -43,7 +48,14 @@ class Witness:
         self.violation: str | None = None
         self.living: Callable[[], list[Living]] = list
         self.ends: Callable[[], None] = lambda: None
+        self.may_fail: Callable[[DecisionFailed | InputRejected], bool] = lambda _: False
+        self.lost: Position | None = None  # the highest that agents had obeyed when the log lost it, until that is accepted
         self._started: set[tuple[str, int, int, int | None]] = set()
+        self._obeyed: set[Position] = set()
+        self._ordered: dict[Place, int] = {}  # what the log ordered to start, and by which record, last
+        self._begun: dict[tuple[str, int], int] = {}  # evictions of attempts that began, and by which record, last
+        self._forgotten: set[Place] = set()
+        self._forgotten_evictions: set[tuple[str, int]] = set()
 
     def tell(self, line: str) -> None:
         """One more line of the story."""
@@ -79,20 +91,81 @@ class Witness:
             self.complain(str(violated))
 
     def _fold(self, record: Record) -> None:
-        _raise(self.history.before(self.pool, record), record)
-        apply(self.pool, record)
+        if self.lost is not None and not isinstance(record.data, WriterStarted | LogTruncated):
+            raise Violated(
+                f"#{record.seq} {record.type}: agents have obeyed {self.lost}, which is gone, and nobody accepted that"
+            )
+        self._take(record)
         check(STATE_RULES, self.pool)
         _raise(self.history.after(self.pool), record)
         living = self.living()
         _raise(no_device_runs_too_much(living), record)
         _raise(no_job_runs_twice(living), record)
-        _raise(free_devices_are_free(self.pool, living), record)
-        if isinstance(record.data, DecisionFailed) or (
-            isinstance(record.data, InputRejected) and record.data.code == "internal-error"
-        ):
-            raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {record.data}")
+        _raise(free_devices_are_free(self.pool, [task for task in living if _place(task) not in self._forgotten]), record)
+        data = record.data
+        failed = isinstance(data, DecisionFailed) or (isinstance(data, InputRejected) and data.code == "internal-error")
+        if failed and not self.may_fail(data):
+            raise Violated(f"#{record.seq} {record.type}: an error of Bailiff itself: {data}")
+        if isinstance(data, LogSettled):
+            self._settled(living, record)
         if not self.pool.turn_open:
             check(TURN_RULES, self.pool)
+
+    def _take(self, record: Record) -> None:
+        _raise(self.history.before(self.pool, record), record)
+        apply(self.pool, record)
+        for name in self.pool.starting:
+            job = self.pool.jobs[name]
+            for task in job.tasks:
+                if task.state == "starting":
+                    place = (self.pool.nodes[task.node].name, name, job.attempt, task.index)
+                    self._ordered[place] = max(task.start_seq or 0, self._ordered.get(place, 0))
+        match record.data:
+            case EvictionBegun() as begun:
+                self._begun[begun.job, begun.attempt] = record.seq
+            case LogTruncated() as accepted if self.lost is not None and self.lost <= (accepted.epoch, accepted.seq):
+                self.lost = None
+
+    # --- a log that is cut short
+
+    def cut(self, left: Sequence[Message]) -> None:
+        """Only these messages are left of the log: go by them, and know what they have forgotten."""
+        ordered, begun = self._ordered, self._begun
+        self.head, self.pool, self.history, self.orphans = ChainHead(self.domain), Pool(), History(), 0
+        self._ordered, self._begun, lost = {}, {}, self.lost
+        for message in left:
+            wire = Wire(message.headers, message.value)
+            after = continues(self.head, wire)
+            if isinstance(after, Break):
+                self.orphans += 1
+                continue
+            self.head = after
+            self._take(decode(wire))
+        end = self.pool.seq
+        self._forgotten |= {place for place, seq in ordered.items() if seq > end}
+        self._forgotten_evictions |= {attempt for attempt, seq in begun.items() if seq > end}
+        self._started = {key for key in self._started if key[3] is None or key[3] <= end}
+        gone = [position for position in self._obeyed if beyond_log(self.pool, *position)]
+        self.lost = max(gone, default=None) if lost is None else max(lost, *gone)
+        self.tell(f"the log ends at #{end} again; agents have obeyed {self.lost or 'nothing'} of what is gone")
+        self.kinds["(cut)"] += 1
+        self.kinds["(cut, obeyed)"] += self.lost is not None
+
+    def obeyed(self, position: Position) -> None:
+        """An agent carries out what this record orders."""
+        self._obeyed.add(position)
+
+    def _settled(self, living: Sequence[Living], record: Record) -> None:
+        """From here on nothing is done any more by orders that the log has forgotten, but for evictions that go on."""
+        for task in living:
+            if _place(task) in self._forgotten:
+                raise Violated(f"#{record.seq} {record.type}: {task} lives, which the log has forgotten")
+        self._forgotten.clear()
+        self._forgotten_evictions = {(name, at) for name, at in self._forgotten_evictions if self._is_current(name, at)}
+
+    def _is_current(self, name: str, attempt: int) -> bool:
+        job = self.pool.jobs.get(name)
+        return job is not None and job.attempt == attempt
 
     # --- the machines
 
@@ -106,7 +179,9 @@ class Witness:
             self.complain(f"{task} is started a second time")
         self._started.add(key)
         living = [*self.living(), task]
-        wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living), *free_devices_are_free(self.pool, [task])]
+        wrong = [*no_device_runs_too_much(living), *no_job_runs_twice(living)]
+        if _place(task) not in self._forgotten:
+            wrong += free_devices_are_free(self.pool, [task])
         for complaint in wrong[:1]:
             self.complain(complaint)
 
@@ -115,8 +190,8 @@ class Witness:
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} gets {how}")
         job = self.pool.jobs.get(task.job)
         current = job is not None and job.attempt == task.attempt and bool(job.tasks)
-        if isolated or not current:
-            return  # its lease is over, or the log has forgotten this attempt
+        if isolated or not current or _place(task) in self._forgotten or (task.job, task.attempt) in self._forgotten_evictions:
+            return  # its lease is over, or the log has forgotten this attempt, or why it leaves
         assert job is not None
         member = job.task(task.task)
         if member is None:
@@ -130,6 +205,11 @@ class Witness:
     def ended(self, task: Living, code: int) -> None:
         """A task has ended."""
         self.tell(f"{task.machine}: {task.job}/{task.attempt}/{task.task} ended with {code}")
+        self._forgotten.discard(_place(task))
+
+
+def _place(task: Living) -> Place:
+    return task.machine, task.job, task.attempt, task.task
 
 
 def _raise(complaints: Iterator[str], record: Record) -> None:

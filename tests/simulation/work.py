@@ -1,14 +1,31 @@
-"""What people want from the pool: random jobs, cancellations, nonsense, and a client that repeats itself."""
+"""What people want from the pool: random jobs, cancellations, nonsense, a client that repeats itself; and an operator."""
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from random import Random
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import wrap
+from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.memory import MemoryBus
-from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, ReturnNode, ScaleJob, SetJob, SubmitJob
+from bailiff_bus.messages import (
+    AcceptTruncation,
+    Alarm,
+    CancelJob,
+    DrainNode,
+    EvictJob,
+    JobSpec,
+    MigrateJob,
+    PauseJob,
+    RequestBody,
+    ReturnNode,
+    ScaleJob,
+    SetJob,
+    SubmitJob,
+    UndrainNode,
+    UnpauseJob,
+)
 from bailiff_bus.port import BusUnavailable, Headers
 from bailiff_core.model.amounts import Bounds, Weights
 from bailiff_core.model.demand import JobDemand, TaskGroup
@@ -134,14 +151,43 @@ def some_wishes(random: Random, domain: str, nodes: list[NodeDeclaration], lengt
             cancel = CancelJob(job=job)
             posts += _posted(random, domain, at + random.uniform(-1.0, 25.0), f"cancel-{job}", cancel)
     posts += [_nonsense(random, domain, random.uniform(0.0, length)) for _ in range(random.choice([0, 1, 4]))]
+    posts += _by_hand(Random(f"{[post.at for post in posts]}"), domain, nodes, length)
     return sorted(posts, key=lambda post: post.at)
 
 
-def clean_up(domain: str, at: float) -> list[Post]:
-    """What people do in the end: an operator lets silence be judged again, and what can never start is cancelled."""
+def _by_hand(random: Random, domain: str, nodes: list[NodeDeclaration], length: float) -> list[Post]:
+    """Jobs that are evicted, paused, moved, and machines that are drained; most of that is taken back in time."""
+    posts: list[Post] = []
+    names = [node.name for node in nodes]
+    for number in range(random.choice([0, 0, 2, 6, 12])):
+        at, job = random.uniform(0.0, length), f"job-{random.randrange(MOST_JOBS)}"
+        node = random.choice(names)
+        back: RequestBody | None = None
+        match random.randrange(5):
+            case 0:
+                asked: RequestBody = EvictJob(job=job, reason="by hand")
+            case 1 | 2:
+                asked, back = PauseJob(job=job), UnpauseJob(job=job)
+            case 3:
+                asked = MigrateJob(job=job, node=random.choice([None, node]))
+            case _:
+                deadline = random.choice([None, 0, 3 * SECOND, 10 * SECOND])
+                mode = random.choice(["graceful", "quick", "fast"])
+                asked = DrainNode.model_validate({"node": node, "mode": mode, "deadline": deadline})
+                back = UndrainNode(node=node)
+        posts += _posted(random, domain, at, f"by-hand-{number}-{job}", asked)
+        if back is not None and random.randrange(4):
+            posts += _posted(random, domain, at + random.uniform(0.0, 15.0), f"take-back-{number}-{job}", back)
+    return posts
+
+
+def clean_up(domain: str, at: float, nodes: list[str]) -> list[Post]:
+    """What people do in the end: nothing stays paused or drained, silence is judged again, what can never start is cancelled."""
+    asked = [UndrainNode(node=node) for node in nodes] + [UnpauseJob(job=f"job-{number}") for number in range(MOST_JOBS)]
+    back = [_post(domain, at, f"in-the-end-{number}", body) for number, body in enumerate(asked)]
     never = [f"job-{number}" for number in range(MOST_JOBS) if _lacks_secret(number)]
     cancels = [_post(domain, at, f"in-the-end-{job}", CancelJob(job=job)) for job in never]
-    return [_post(domain, at, "return-nodes", ReturnNode()), *cancels]
+    return [_post(domain, at, "return-nodes", ReturnNode()), *back, *cancels]
 
 
 def _lacks_secret(number: int) -> bool:
@@ -243,3 +289,20 @@ async def client(bus: MemoryBus, posts: list[Post]) -> None:
             except BusUnavailable:
                 producer = None
                 await asyncio.sleep(0.3)
+
+
+async def operator(bus: MemoryBus, domain: str, random: Random) -> None:
+    """Reads the alarms, and accepts each loss of the log a while after it was told of."""
+    read = [0] * len(bus.cluster.partitions(topics.ALARMS.name))
+    while True:
+        await asyncio.sleep(1.0)
+        for partition in range(len(read)):
+            for message in bus.cluster.messages(topics.ALARMS.name, partition)[read[partition] :]:
+                read[partition] += 1
+                body = unwrap(message, accept=(Alarm,)).body
+                if isinstance(body, Alarm) and body.code == "log-truncated":
+                    await asyncio.sleep(random.choice([0.2, 2.0, 8.0]))
+                    found = re.search(r"#(\d+) of epoch (\d+)", body.text)
+                    assert found, body.text
+                    accept = AcceptTruncation(epoch=int(found[2]), seq=int(found[1]), reason="the disk was replaced")
+                    await client(bus, [_post(domain, 0.0, f"accept-{partition}-{message.offset}", accept)])

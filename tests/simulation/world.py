@@ -9,7 +9,7 @@ import asyncio
 import json
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,32 +27,34 @@ from bailiff_bus.domains import FollowingService
 from bailiff_bus.envelope import Unacceptable, unwrap, unwrap_dead_letter
 from bailiff_bus.log import AuditReader
 from bailiff_bus.memory import MemoryBus, MemoryCluster, Partition
-from bailiff_bus.messages import Proposal, RequestBody
+from bailiff_bus.messages import Proposal, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import BusUnavailable, Headers, Message, Producer, Span
 from bailiff_bus.runtime import ExitCode, MustStop, Service
 from bailiff_bus.settings import ServiceSettings
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
-from bailiff_core.records.facts import InputRejected
+from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
 from bailiff_node_agent.agent import Machine
-from bailiff_node_agent.disk import Evictions, Fences, Reports, draw_incarnation
+from bailiff_node_agent.disk import Evictions, Fences, Reports, Verdict, draw_incarnation
 from bailiff_node_agent.runtime import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
 from bailiff_victim_selection.selector import answer_selection, select_for_ever
 
+from .engine_fault import engine_fails_on, sound_engine
 from .faults import Event, Weather
 from .machines import WatchedMachine
 from .plan import DOMAIN, LENGTH, Plan, plan_of
 from .processes import Process, VirtualLoop
 from .witness import Witness
-from .work import START, clean_up, client
+from .work import START, clean_up, client, operator
 
 PATIENCE = 300.0  # and so long everything may take to come to rest, from the end of the last job on
 SETTLED_FOR = 2.0
 HOURS = 2 * 3_600_000_000
+THE_BEGINNING = 3
 INPUTS = (topics.REQUESTS.name, topics.PROPOSALS.name, topics.EVICTION_PROGRESS.name, topics.NODE_REPORTS.name)
 
 
@@ -90,6 +92,12 @@ class WatchedCluster(MemoryCluster):
             act()
         return message
 
+    def lose(self, messages: int) -> None:
+        """The newest part of the log is gone; how it began is not."""
+        partition = self.partitions(topics.AUDIT.name)[0]
+        self.truncate(topics.AUDIT.name, 0, max(partition.end - messages, min(partition.end, THE_BEGINNING)))
+        self.witness.cut(partition.messages)
+
 
 class Client(MemoryBus):
     """A client that notices when it is cut off, as a real one does by its time-outs."""
@@ -112,6 +120,20 @@ class Client(MemoryBus):
             raise BusUnavailable(f"{self.name} is cut off")
 
 
+class WatchedFences(Fences):
+    """Tells of each order that is carried out."""
+
+    tell: Callable[[tuple[int, int]], None] = lambda _: None
+
+    def obey(
+        self, job: str, attempt: int, tasks: Mapping[int, Sequence[str]], position: tuple[int, int], **more: int
+    ) -> dict[int, Verdict]:
+        verdicts = super().obey(job, attempt, tasks, position, **more)
+        if "new" in verdicts.values():
+            self.tell(position)
+        return verdicts
+
+
 class SimulatedAgentService(NodeAgentService):
     """The node agent on a simulated machine that outlives it."""
 
@@ -120,12 +142,14 @@ class SimulatedAgentService(NodeAgentService):
 
     def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
         storage = self.machine.storage
+        fences = WatchedFences(storage)
+        fences.tell = self.machine.judge.obeyed
         return Machine(
             node=node,
             inventory=self.machine.inventory,
             runtimes={"simulated": SimulatedRuntime(self.machine)},
             storage=storage,
-            fences=Fences(storage),
+            fences=fences,
             reports=Reports(storage),
             evictions=Evictions(storage),
             incarnation=draw_incarnation(
@@ -160,6 +184,7 @@ class World:
             self.cluster.add_partitions(topic.name, plan.partitions[topic.name])
         self.machines = {node.name: WatchedMachine(node, self.witness) for node in plan.nodes}
         self.witness.living = self.living
+        self.witness.may_fail = self._may_fail
         self.processes: dict[str, Process] = {}
         self.all_processes: list[Process] = []
         self.lives: dict[str, int] = {}
@@ -297,11 +322,13 @@ class World:
                     self.machines[target].host_crash()
                     await asyncio.sleep(seconds)
                     self._restart(agent)
-            case "cut" | "outage":
-                cut = {target} if event.kind == "cut" else {*self.processes, "client"}
-                self.weather.cut |= cut
-                await asyncio.sleep(seconds)
-                self.weather.cut -= cut
+            case "cut":
+                await self._cut({target}, seconds)
+            case "outage":
+                await self._cut(self._everybody(), seconds)
+            case "log-cut":
+                self.loop.call_later(seconds / 2, self.cluster.lose, event.messages)
+                await self._cut(self._everybody(), seconds)
             case "clock-back" | "clock-fast":
                 step = HOURS if event.kind == "clock-fast" else -HOURS
                 self.skews[target] += step
@@ -314,6 +341,14 @@ class World:
                 self.machines[target].fail_one(self.random)
             case "leak" | "hang" | "gpu-dies" | "xid":
                 await self.machines[target].gpu_fails(event.kind, self.random, seconds)
+
+    def _everybody(self) -> set[str]:
+        return {*self.processes, "client", "operator"}
+
+    async def _cut(self, clients: set[str], seconds: float) -> None:
+        self.weather.cut |= clients
+        await asyncio.sleep(seconds)
+        self.weather.cut -= clients
 
     async def _mid_turn(self, event: Event) -> None:
         """Wait until some record of a turn is stored and the turn's end is not; then strike all writers at once."""
@@ -378,12 +413,14 @@ class World:
         for machine in self.machines:
             self.start(f"agent-{machine}")
         asking = asyncio.create_task(client(Client(self.cluster, "client", self.weather), self.plan.posts))
+        watching = asyncio.create_task(operator(Client(self.cluster, "operator", self.weather), DOMAIN, self.random))
         await self.suffer()
         await asking
         await asyncio.sleep(max(0.0, LENGTH - self.loop.time()))
         self.weather.over = True
         self.witness.tell("*** from here on nothing goes wrong any more")
-        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0))
+        names = [node.name for node in self.plan.nodes]
+        await client(Client(self.cluster, "client", self.weather), clean_up(DOMAIN, self.loop.time() + 1.0, names))
         rested_since = self.loop.time()
         end, ended = self.loop.time() + PATIENCE, 0
         while self.loop.time() < end and self.witness.violation is None:
@@ -394,12 +431,29 @@ class World:
                 rested_since = self.loop.time()
             elif self.loop.time() - rested_since > SETTLED_FOR:
                 break
+        watching.cancel()
         if self.witness.violation is None:
             await self._last_checks()
 
+    def _may_fail(self, fact: DecisionFailed | InputRejected) -> bool:
+        """Whether this is about a job on which deciding is made to fail."""
+        undecidable = dict(self.plan.undecidable)
+        if isinstance(fact, DecisionFailed):
+            return fact.job in undecidable
+        found = [message for message in self.cluster.messages(fact.topic, fact.partition) if message.offset == fact.offset]
+        body = unwrap(found[0], accept=(RequestBody,)).body if found and fact.topic == topics.REQUESTS.name else None
+        job = body.demand.job if isinstance(body, SubmitJob) else getattr(body, "job", None)
+        return job in undecidable
+
     def _at_rest(self) -> bool:
         pool = self.witness.pool
-        if pool.turn_open or self.living() or len(pool.nodes) < len(self.machines):
+        if (
+            pool.turn_open
+            or pool.unsettled
+            or self.witness.lost is not None
+            or self.living()
+            or len(pool.nodes) < len(self.machines)
+        ):
             return False
         return not [*nothing_is_owed(pool), *every_node_is_back(pool)]
 
@@ -425,8 +479,9 @@ class World:
             read += len(await reader.read(0.1))
         if (read, reader.orphans) != (len(records), orphans) or orphans != witness.orphans:
             witness.complain(f"{len(records)} records and {orphans} orphans, the reader found {read} and {reader.orphans}")
-        for complaint in (*replay_is_identical(records), *folds_agree(records)):
-            witness.complain(complaint)
+        with sound_engine():
+            for complaint in (*replay_is_identical(records), *folds_agree(records)):
+                witness.complain(complaint)
 
     def _unanswered(self) -> list[str]:
         """Requests without a trace in the log, and rejections without a dead letter."""
@@ -487,7 +542,7 @@ def run(what: int | Plan) -> Outcome:
     plan = what if isinstance(what, Plan) else plan_of(what)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     loop = VirtualLoop()
-    with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bailiff-sim-") as folder, engine_fails_on(dict(plan.undecidable)):
         world = World(plan, loop, Path(folder))
         try:
             loop.run_until_complete(world.run())

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bailiff_core.lifecycle.evictions import Leaving, leaving
-from bailiff_core.model.pool import NodeState, Pool, Task
+from bailiff_core.model.pool import Node, Pool, Task
 from bailiff_core.protections import start_within
 
-from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, QUEUE_LENGTH, Sample
+from .metrics import DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED, NODES, OPEN_EVICTIONS, PAUSED_JOBS, QUEUE_LENGTH, Sample
 
-NODE_STATES: tuple[NodeState, ...] = ("ready", "unreachable", "lost")
+NODE_STATES = ("ready", "drained", "unreachable", "lost")
 TASK_STAGES = ("noticed", "acknowledged", "saving", "saved", "yielding", "term-sent", "kill-sent")
 STAGES = ("decided", "begun", *TASK_STAGES, "exited", "taken-back", "stuck")
 DEVICE_STATES = ("healthy", "sick", "not-free", "quarantined")
@@ -22,7 +22,8 @@ def everything(pool: Pool) -> Iterator[Sample]:
     waiting = Counter(pool.jobs[name].class_name for name in pool.queue)
     for entry in pool.rules.priority_classes:
         yield QUEUE_LENGTH, (entry.name,), waiting[entry.name]
-    states = Counter(node.state for node in pool.nodes.values())
+    yield PAUSED_JOBS, (), sum(job.phase == "paused" for job in pool.jobs.values())
+    states = Counter(state_of(node) for node in pool.nodes.values())
     for state in NODE_STATES:
         yield NODES, (state,), states[state]
     yield from _devices(pool)
@@ -31,6 +32,11 @@ def everything(pool: Pool) -> Iterator[Sample]:
         yield LATE_STARTS, labels, promise.late
         yield LATE_STARTS_ALLOWED, labels, promise.allowed
     yield from evictions(pool)
+
+
+def state_of(node: Node) -> str:
+    """Its state, or that it takes nothing new, because somebody drained it."""
+    return "drained" if node.state == "ready" and node.drain is not None else node.state
 
 
 def evictions(pool: Pool) -> Iterator[Sample]:

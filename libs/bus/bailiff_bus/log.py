@@ -125,10 +125,12 @@ class AuditReader:
         reader.follow(AUDIT.name, self.partition, at)
         found: Sequence[Message] = ()
         while not found:
+            span = (await self.bus.spans(AUDIT.name))[self.partition]
+            if at >= span.end:
+                raise OffsetGone(AUDIT.name, self.partition, at, span)
             found = await reader.read(wait=READ_WAIT)
         reader.follow(AUDIT.name, self.partition, self.offset)
         if found[0].offset != at or record_hash(Wire(found[0].headers, found[0].value)) != self.head.hash:
-            span = (await self.bus.spans(AUDIT.name))[self.partition]
             raise OffsetGone(AUDIT.name, self.partition, at, span)
 
     async def end(self) -> int:
@@ -148,6 +150,8 @@ class AuditReader:
             entries = await self.read()
             if entries:
                 await on_entries(entries)
+            else:
+                end = min(end, await self.end())  # it may have been cut short meanwhile
 
     def move(self, head: ChainHead, offset: int) -> None:
         """Stand here: read on at `offset` as the reader of a log with this head."""
@@ -312,7 +316,7 @@ class AuditWriter:
                 self._reader.move(self._head, self._offset)
                 end = await self._reader.end()
                 while self._reader.offset < end:
-                    await self._read_on()
+                    end = await self._read_on(end)
                 self._mark_read()
             except BusUnavailable:
                 raise
@@ -346,6 +350,8 @@ class AuditWriter:
             entries = await self._reader.read()
             if entries:
                 await on_entries(entries)
+            else:
+                end = min(end, await self._reader.end())
             for entry in entries:
                 if entry.hash == ours:
                     started = entry
@@ -407,14 +413,20 @@ class AuditWriter:
             self._reader.move(self._head, self._offset)
             end = await self._reader.end()
             while self._sent and self._reader.offset < end:
-                await self._read_on()
+                end = await self._read_on(end)
             if self._sent:
                 raise SteppedDown(f"an acknowledged record is not in the log, which ends at offset {end}")
             self._mark_read()
 
-    async def _read_on(self) -> None:
-        """Read a piece of the log. Our records in it are committed; another writer's valid ones end this writer."""
-        for found in await self._reader.read_all():
+    async def _read_on(self, end: int) -> int:
+        """Read a piece of the log. Our records in it are committed; another writer's valid ones end this writer.
+
+        Returns how far there is to read: up to `end`, or less where the log was cut short meanwhile.
+        """
+        piece = await self._reader.read_all()
+        if not piece:
+            return min(end, await self._reader.end())
+        for found in piece:
             is_ours = bool(self._sent) and found.hash == self._sent[0].head.hash
             if isinstance(found, Entry):
                 if not is_ours:
@@ -423,6 +435,7 @@ class AuditWriter:
                 self._commit(found.offset, found.append_time)
             elif is_ours:
                 raise SteppedDown(f"our record at offset {found.offset} does not continue the chain: {found.reason}")
+        return end
 
     def _mark_read(self) -> None:
         """What the reader has passed over is behind us, too."""

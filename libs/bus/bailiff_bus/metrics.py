@@ -42,6 +42,7 @@ OPEN_EVICTIONS = Metric(
     "bailiff_open_evictions", "gauge", ("domain", "stage"), "evictions decided and not ended, by how far they have come"
 )
 QUEUE_LENGTH = Metric("bailiff_queue_length", "gauge", ("domain", "priority_class"), "jobs that wait")
+PAUSED_JOBS = Metric("bailiff_paused_jobs", "gauge", ("domain",), "jobs that somebody set aside")
 NODES = Metric("bailiff_nodes", "gauge", ("domain", "state"), "nodes that have joined, by state")
 DEVICES = Metric("bailiff_devices", "gauge", ("domain", "state"), "GPUs of nodes that are not lost")
 LATE_STARTS = Metric(
@@ -55,7 +56,7 @@ KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the s
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
-POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
+POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
     FENCES_REFUSED, *POOL_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,

@@ -23,12 +23,16 @@ from .messages import (
     DeviceIsClean,
     DeviceIsDirty,
     DeviceWorks,
+    DrainNode,
     Evict,
     EvictionStageReached,
+    EvictJob,
     Fence,
     GivenUpPlan,
+    MigrateJob,
     NodeAnnounced,
     NodeHeartbeat,
+    PauseJob,
     Proposal,
     ReplaceNode,
     ReturnNode,
@@ -48,6 +52,8 @@ from .messages import (
     TaskNotStarted,
     TaskOverShare,
     TaskWasSpared,
+    UndrainNode,
+    UnpauseJob,
 )
 from .port import BusUnavailable, Headers
 
@@ -103,24 +109,15 @@ class Topic:
         return settings
 
 
+ASKED = (
+    SubmitJob, CancelJob, ScaleJob, SetJob, EvictJob, PauseJob, UnpauseJob, MigrateJob,
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+)  # fmt: skip
 REQUESTS = Topic(
     name="bailiff.requests",
     key="domain",
     written_by=("client",),
-    schemas=tuple(
-        body.TYPE
-        for body in (
-            SubmitJob,
-            CancelJob,
-            ScaleJob,
-            SetJob,
-            ApplyPolicy,
-            ReplaceNode,
-            ReturnNode,
-            AcceptTruncation,
-            ClearQuarantine,
-        )
-    ),
+    schemas=tuple(body.TYPE for body in ASKED),
     retention=timedelta(days=30),
 )
 AUDIT = Topic(

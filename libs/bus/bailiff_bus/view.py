@@ -85,6 +85,8 @@ class DomainView:
         """Advance until the end of the log as it was when this was called."""
         try:
             await self.reader.catch_up(self.take)
+            if self._restored_digest is not None:
+                raise SnapshotNotConfirmed("the log ends where the snapshot's digest was")
         except (SnapshotNotConfirmed, OffsetGone) as doubt:
             if isinstance(doubt, OffsetGone) and not self._restored:
                 raise

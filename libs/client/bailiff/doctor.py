@@ -162,7 +162,7 @@ async def domain_checks(client: Client, settings: ClientSettings) -> AsyncIterat
         yield found
         if found["status"] != "wrong":
             pool = (await client.view(name)).pool
-            for check in (*policy_checks(pool), *device_checks(pool)):
+            for check in (*policy_checks(pool), *drain_checks(pool), *device_checks(pool)):
                 yield check
 
 
@@ -186,6 +186,19 @@ def policy_checks(pool: Pool) -> list[Check]:
     found = [finding(check, "warn", oddity.found, oddity.advice) for oddity in oddities(pool)]
     moves = "" if pool.rules.preemption.most_moved else "; consolidate moves nobody (preemption.most_moved is 0)"
     return found or [finding(check, "ok", f"in force since #{pool.policy_revision}, no verb is switched off{moves}")]
+
+
+def drain_checks(pool: Pool) -> list[Check]:
+    """Nodes that take nothing new because somebody drained them, and may have been forgotten."""
+    found = []
+    for number in pool.drained:
+        node = pool.nodes[number]
+        if node.drain is not None:
+            why = f": {node.drain.reason}" if node.drain.reason else ""
+            left = f", {count_text(node.held.slots, 'task')} still there" if node.held.slots else ", empty"
+            shown = f"drained ({node.drain.mode}) since #{node.drain.seq}{left}{why}"
+            found.append(finding(f"node {node.name}", "warn", shown, f"when it may work again: bailiff undrain {node.name}"))
+    return found
 
 
 def _declared(settings: ClientSettings) -> list[str]:

@@ -255,6 +255,11 @@ def _log_truncated(fact: facts.LogTruncated, _pool: Pool) -> Said:
     return Said("truncation accepted", "", more, "bad")
 
 
+@tells(facts.LogSettled)
+def _log_settled(_fact: facts.LogSettled, _pool: Pool) -> Said:
+    return Said("log settled", "", "every agent has said what it runs; tasks are started again", "good")
+
+
 # --- requests
 
 
@@ -280,6 +285,45 @@ def _job_scaled(fact: facts.JobScaled, _pool: Pool) -> Said:
 @tells(facts.JobReclassified)
 def _job_reclassified(fact: facts.JobReclassified, _pool: Pool) -> Said:
     return Said("class changed", fact.job, f"to {fact.priority_class}")
+
+
+@tells(facts.JobEvictionAsked)
+def _job_eviction_asked(fact: facts.JobEvictionAsked, _pool: Pool) -> Said:
+    return Said("eviction asked", fact.job, fact.reason, "warn")
+
+
+@tells(facts.JobPaused)
+def _job_paused(fact: facts.JobPaused, _pool: Pool) -> Said:
+    return Said("job paused", fact.job, fact.reason, "warn")
+
+
+@tells(facts.JobUnpaused)
+def _job_unpaused(fact: facts.JobUnpaused, _pool: Pool) -> Said:
+    return Said("job goes on", fact.job, _joined("through the queue", fact.reason), "good")
+
+
+@tells(facts.JobMigrationAsked)
+def _job_migration_asked(fact: facts.JobMigrationAsked, _pool: Pool) -> Said:
+    return Said("move asked", fact.job, _joined(f"to {fact.node}" if fact.node else "to other nodes", fact.reason))
+
+
+@tells(facts.NodeDrained)
+def _node_drained(fact: facts.NodeDrained, _pool: Pool) -> Said:
+    within = f"within {duration_text(fact.deadline)}" if fact.deadline is not None else ""
+    more = _joined(f"nothing new is placed there, {DRAINS[fact.mode]}", within, fact.reason)
+    return Said("node drained", fact.node, more, "warn")
+
+
+DRAINS = {
+    "graceful": "its jobs may finish",
+    "quick": "its jobs leave now",
+    "fast": "its jobs leave now, with the short grace",
+}
+
+
+@tells(facts.NodeUndrained)
+def _node_undrained(fact: facts.NodeUndrained, _pool: Pool) -> Said:
+    return Said("node undrained", fact.node, _joined("it takes work again", fact.reason), "good")
 
 
 @tells(facts.NodeReplaced)
@@ -563,6 +607,9 @@ REASONS = {
     "preempted": "a job of higher priority takes the room",
     "scaled": "the job does not ask for it any more",
     "policy": "the policy in force does not allow it",
+    "paused": "the job was paused",
+    "asked": "somebody asked for it",
+    "drain": "the node is being emptied",
 }
 
 
@@ -682,6 +729,9 @@ CAUSES = {
     "scaled": "the job asks for fewer tasks",
     "policy": "the policy in force would not have admitted it",
     "time-limit": "it has run for as long as it may",
+    "paused": "it is paused",
+    "asked": "by hand",
+    "drain": "its node is being emptied",
     "device": "a GPU broke under it",
     "over-share": "it uses more of a GPU than its share",
 }
@@ -692,6 +742,23 @@ def _eviction_decided(decision: decisions.EvictionDecided, _pool: Pool) -> Said:
     grace = f"grace {duration_text(decision.grace)}"
     who = _members(decision.job, decision.tasks)
     return Said("eviction decided", who, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+
+
+@tells(decisions.DrainDue)
+def _drain_due(decision: decisions.DrainDue, _pool: Pool) -> Said:
+    return Said("drain due", decision.node, "its deadline is over: what is still there leaves", "warn")
+
+
+@tells(decisions.MigrationDecided)
+def _migration_decided(decision: decisions.MigrationDecided, pool: Pool) -> Said:
+    more = _joined(decision.reason, f"grace {duration_text(decision.grace)}", _until(pool, decision.expires, "kept until"))
+    what = "job moves" if decision.cause == "migration" else "job starts again"
+    return Said(what, f"{decision.job} → {places_text(pool, decision.placement)}", more, "evict")
+
+
+@tells(decisions.MigrationRefused)
+def _migration_refused(decision: decisions.MigrationRefused, _pool: Pool) -> Said:
+    return Said("move refused", decision.job, f"it stays: {decision.reason}", "warn")
 
 
 @tells(decisions.EvictionStuck)

@@ -30,7 +30,8 @@ WORDS: Mapping[str, str] = {
     "Preempted": "it was told to leave for a job of higher priority",
     "Reclaimed": "it was told to leave for a project that is due the room",
     "Moved": "it was told to leave for a new place that is kept for it",
-    "Stopping": "it was told to leave for another reason: cancelled, a broken gang, scaled, the policy",
+    "Resized": "it was told to leave and start again at its place, with another number of tasks",
+    "Stopping": "it was told to leave for another reason: cancelled, a broken gang, scaled, the policy, by hand, a drain",
     "Spared": "it was told to leave, and may stay after all",
     "Stuck": "its room did not come free in time",
     "NoPreemption": "nobody could be made to leave for it; the reason says why",
@@ -41,14 +42,21 @@ WORDS: Mapping[str, str] = {
     "Reclassified": "it waits with another priority class",
     "Aged": "it counts with another priority than its class's",
     "ScheduleTimedOut": "it waits longer than the policy means it to",
+    "EvictionAsked": "somebody wants it off its place",
+    "Paused": "somebody set it aside: no place until it goes on",
+    "Unpaused": "it may go on, and goes back through the queue",
+    "MigrationAsked": "somebody wants it on another node",
     "Held": "a decision about it failed; it is left alone until it is cancelled",
     "Succeeded": "it ended well",
     "Failed": "it failed, or could not be started again",
+    "TimedOut": "it ran for as long as it may, and was stopped",
     "Cancelled": "it was ended by somebody",
     "Evicted": "it had to leave and does not come back, as its owner said",
     "NodeReady": "a machine joined, or speaks again",
     "NodeNotReady": "a machine does not speak; nothing new is placed there",
     "NodeLost": "a machine is gone, and what ran on it has ended",
+    "NodeDrained": "a machine is being emptied; nothing new is placed there",
+    "NodeUndrained": "it takes work again",
     "DeviceQuarantined": "a GPU was not seen free, and nobody gets it",
     "DeviceCleared": "a quarantined GPU is given out again",
     "DeviceUnhealthy": "a GPU broke, and nobody gets it",
@@ -108,10 +116,14 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             if job is not None and job.phase == "running" and job.last_start == record.time and _was_last(job, data.task, record):
                 yield {**_row(record, pool, _start_word(job), job.id), "reason": f"attempt {job.attempt}"}
         case decisions.JobEnded():
-            yield {**_row(record, pool, data.outcome.capitalize(), data.job), "reason": plain(how_it_ended(data))}
+            word = data.outcome.title().replace("-", "")
+            yield {**_row(record, pool, word, data.job), "reason": plain(how_it_ended(data))}
         case decisions.EvictionDecided() | decisions.JobShrunk() | decisions.EvictionStuck() | decisions.EvictionWithdrawn():
             yield _row(record, pool, SIMPLE[type(data)], data.job, tasks=data.tasks)
-        case facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost():
+        case (
+            facts.NodeJoined() | facts.NodeReachable() | facts.NodeUnreachable() | facts.NodeLost()
+            | facts.NodeDrained() | facts.NodeUndrained()
+        ):  # fmt: skip
             yield _row(record, pool, SIMPLE[type(data)], node=data.node)
         case facts.DeviceQuarantined() | facts.DeviceCleared() | facts.DeviceUnhealthy() | facts.DeviceHealthy():
             yield _row(record, pool, SIMPLE[type(data)], str(getattr(data, "job", None) or ""), node=data.node)
@@ -119,6 +131,9 @@ def _events(record: Record, pool: Pool) -> Iterator[EventRow]:
             yield _row(record, pool, "Rejected", data.job)
         case facts.JobSubmitted():
             yield _row(record, pool, "Submitted", data.demand.job)
+        case decisions.MigrationDecided():
+            word = "Moved" if data.cause == "migration" else "Resized"
+            yield _row(record, pool, word, data.job, node=_nodes(pool, [share.node for share in data.placement]))
         case decisions.PreemptionRefused() if data.reason in ("impossible", "gave-up"):
             yield _row(record, pool, "NoPreemption", data.asker.job)
         case facts.PolicyApplied():
@@ -144,6 +159,12 @@ SIMPLE: dict[Any, str] = {
     facts.NodeReachable: "NodeReady",
     facts.NodeUnreachable: "NodeNotReady",
     facts.NodeLost: "NodeLost",
+    facts.NodeDrained: "NodeDrained",
+    facts.NodeUndrained: "NodeUndrained",
+    facts.JobEvictionAsked: "EvictionAsked",
+    facts.JobPaused: "Paused",
+    facts.JobUnpaused: "Unpaused",
+    facts.JobMigrationAsked: "MigrationAsked",
     facts.DeviceQuarantined: "DeviceQuarantined",
     facts.DeviceCleared: "DeviceCleared",
     facts.DeviceUnhealthy: "DeviceUnhealthy",

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict
 
 from bailiff_bus.log import Entry
+from bailiff_core.lifecycle.by_hand import affected_by_drain, drain_grace
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.model.places import bits
+from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
+from bailiff_core.model.places import NodeShare, bits, numbers, ranges
 from bailiff_core.model.policy import VERBS
-from bailiff_core.model.pool import ENDED, Device, Job, Node, Pool, Task
+from bailiff_core.model.pool import ENDED, Device, Drain, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 from bailiff_core.queue.order import queue_key
-from bailiff_core.records import Record
+from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import memory_text, thousandths_text
 
@@ -27,7 +29,7 @@ from .projects import below
 class JobRow(TypedDict):
     """One job in `bailiff list`. ahead: jobs before it in the queue, null unless it waits. state: the phase,
 
-    or `held` (a decision about it failed) or `cancelling`. waiting_s counts since it was submitted or last evicted,
+    or `held` (a decision about it failed), `cancelling` or `pausing`. waiting_s counts since it was submitted or last evicted,
     running_s since all its tasks run. priority: as it counts now, base_priority: its class's. gpus: whole ones of the
     gang; gpus_text also says parts, and placed_gpus_text those of placed_tasks, which hold room. reserved_nodes is where
     the job is promised some.
@@ -61,7 +63,7 @@ class JobRow(TypedDict):
 
 
 class TaskRow(TypedDict):
-    """One task of a job's present attempt."""
+    """One task of a job's present attempt. stage: how far its eviction has come; step, checkpoint: what it last said of both."""
 
     task: int
     node: str
@@ -69,6 +71,10 @@ class TaskRow(TypedDict):
     state: str
     exit_code: int | None
     started_at: str | None
+    stage: str
+    step: int | None
+    checkpoint_step: int | None
+    checkpoint_at: str | None
 
 
 class JobDetails(TypedDict):
@@ -85,7 +91,24 @@ class JobDetails(TypedDict):
     preempts: list[str]
     task_list: list[TaskRow]
     why: str
+    moves: list["MoveRow"]
     events: list[str]
+
+
+class MoveRow(TypedDict):
+    """One move of a job to a place that was kept for it. told_at: the notice; stopped_at: its first task had ended;
+
+    running_at: all of it ran again. pause_s: from the notice to then, down_s: from the end of its first task to then.
+    """
+
+    seq: int
+    from_nodes: list[str]
+    to_nodes: list[str]
+    told_at: str | None
+    stopped_at: str | None
+    running_at: str | None
+    pause_s: float | None
+    down_s: float | None
 
 
 class DeviceRow(TypedDict):
@@ -110,8 +133,31 @@ class DeviceRow(TypedDict):
     left_by: str | None
 
 
+class DrainRow(TypedDict):
+    """How a node is being emptied. due: what runs there leaves now, or has left."""
+
+    seq: int
+    mode: str
+    reason: str
+    deadline: str | None
+    due: bool
+
+
+class AffectedRow(TypedDict):
+    """What a drain of a node means for one job. what: `leaves`, `shrinks` or `promise goes elsewhere`."""
+
+    job: str
+    priority_class: str
+    priority: int
+    what: str
+    tasks: str
+    gpus: str
+    grace_s: int
+    lost_gpu_ms: int
+
+
 class NodeRow(TypedDict):
-    """One machine in `bailiff nodes`."""
+    """One machine in `bailiff nodes`. state: ready, unreachable or lost; draining or drained: it takes nothing new."""
 
     node: str
     number: int
@@ -133,6 +179,7 @@ class NodeRow(TypedDict):
     labels: dict[str, str]
     machine_id: str
     incarnation: str
+    drain: DrainRow | None
     devices: list[DeviceRow]
 
 
@@ -149,6 +196,7 @@ class PoolRow(TypedDict):
     policy_seq: int
     nodes: int
     nodes_ready: int
+    nodes_drained: int
     gpus: int
     gpus_free: int
     gpus_held: int
@@ -158,6 +206,7 @@ class PoolRow(TypedDict):
     jobs_running: int
     jobs_waiting: int
     jobs_leaving: int
+    jobs_paused: int
     preempting: bool
     orphans: int
     verbs_off: list[str]
@@ -192,7 +241,7 @@ def moment(micros: int | None) -> str | None:
 
 
 def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = None) -> list[JobRow]:
-    """Jobs with room by queue order, then the queue in its order, then (with `ended`) ended ones, newest first.
+    """Jobs with room by queue order, the queue in its order, those that are paused, (with `ended`) ended ones, newest first.
 
     project: only jobs of it and of those below it.
     """
@@ -200,9 +249,10 @@ def jobs(pool: Pool, now: int, *, ended: bool = False, project: str | None = Non
     active = sorted(pool.active_jobs(), key=queue_key)
     waits = [name for name in pool.queue if name not in pool.active]  # who runs with fewer tasks than it wants waits, too
     waiting = [pool.jobs[name] for name in waits]
+    paused = sorted((job for job in pool.jobs.values() if job.phase == "paused"), key=queue_key)
     over = [pool.jobs[name] for name in reversed(pool.ended)] if ended else []
     ahead = {name: at for at, name in enumerate(waits)}
-    found = [job for job in [*active, *waiting, *over] if mine is None or job.project in mine]
+    found = [job for job in [*active, *waiting, *paused, *over] if mine is None or job.project in mine]
     return [job_row(pool, job, now, ahead.get(job.id)) for job in found]
 
 
@@ -265,16 +315,22 @@ def state_of(job: Job) -> str:
         return job.phase
     if job.held_because is not None:
         return "held"
-    return "cancelling" if job.cancelled else job.phase
+    if job.cancelled:
+        return "cancelling"
+    return "pausing" if job.paused_seq is not None and job.phase != "paused" else job.phase
 
 
 def note_of(pool: Pool, job: Job) -> str:
     """What a person would want to know beside the state, in a few words."""
     if job.held_because is not None and job.phase not in ENDED:
         return f"a decision about it failed: {job.held_because}"
+    if job.phase == "paused":
+        return f"since #{job.paused_seq}" + (f": {job.pause_reason}" if job.pause_reason else "")
     if job.eviction is not None:
-        leaving = f"for {job.eviction.for_job}" if job.eviction.for_job else job.eviction.cause
-        return f"leaves {leaving}" + (", stuck" if job.eviction.stuck else "")
+        leaving = f"leaves for {job.eviction.for_job}" if job.eviction.for_job else f"leaves {job.eviction.cause}"
+        if job.eviction.cause == "migration" and job.promise:
+            leaving = f"moves to {', '.join(_names(pool, job.promise)[:3])}"
+        return leaving + (", stuck" if job.eviction.stuck else "")
     if job.phase == "reserved":
         plan = pool.plans.get(job.plan) if job.plan is not None else None
         return f"waits for {', '.join(plan.victims[:3])} to leave" if plan and plan.victims else "waits for its room"
@@ -310,6 +366,7 @@ def job_details(pool: Pool, job: Job, now: int, history: list[Record], events: l
         "preempts": list(plan.victims) if plan is not None else [],
         "task_list": [task_row(pool, task) for task in job.tasks],
         "why": _why(history) if job.phase == "pending" else "",
+        "moves": list(moves_of(pool, history)),
         "events": events,
     }
 
@@ -323,6 +380,10 @@ def task_row(pool: Pool, task: Task) -> TaskRow:
         "state": task.state,
         "exit_code": task.exit_code,
         "started_at": moment(task.started_at),
+        "stage": next(reversed(task.reached), ""),
+        "step": task.step,
+        "checkpoint_step": task.checkpoint_step,
+        "checkpoint_at": moment(task.checkpoint_at),
     }
 
 
@@ -334,6 +395,38 @@ def _why(history: list[Record]) -> str:
         if record.data is not None and record.data.NAME in WHY:
             return f"{lines(record)[0].said.more} (#{record.seq})"
     return ""
+
+
+def moves_of(pool: Pool, history: list[Record]) -> Iterator[MoveRow]:
+    """The job's moves, by hand or by a decision that made room, each with what the job saw of it."""
+    for at, record in enumerate(history):
+        data = record.data
+        if isinstance(data, decisions.MigrationDecided) and data.cause == "migration":
+            yield _move(pool, record.seq, data.attempt, data.placement, history[:at], history[at:])
+
+
+def _move(
+    pool: Pool, seq: int, attempt: int, placement: tuple[NodeShare, ...], before: list[Record], after: list[Record]
+) -> MoveRow:
+    def first(kind: type[facts.TaskFact], which: int) -> int | None:
+        return next((each.time for each in after if isinstance(each.data, kind) and each.data.attempt == which), None)
+
+    told, stopped = first(facts.EvictionStaged, attempt), first(facts.TaskExited, attempt)
+    begun = [each for each in after if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt + 1]
+    started = {each.data.task: each.time for each in begun if isinstance(each.data, facts.TaskStarted)}
+    wanted = [index for share in placement for index in numbers(share.tasks)]
+    running = max(started.values()) if wanted and all(index in started for index in wanted) else None
+    stood = [each.data for each in before if isinstance(each.data, facts.TaskStarted) and each.data.attempt == attempt]
+    return {
+        "seq": seq,
+        "from_nodes": list(dict.fromkeys(task.node for task in stood)),
+        "to_nodes": list(dict.fromkeys(node_name(pool, share.node) for share in placement)),
+        "told_at": moment(told),
+        "stopped_at": moment(stopped),
+        "running_at": moment(running),
+        "pause_s": None if running is None or told is None else (running - told) / 1_000_000,
+        "down_s": None if running is None or stopped is None else (running - stopped) / 1_000_000,
+    }
 
 
 # --- nodes
@@ -375,9 +468,9 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
     return {
         "node": node.name,
         "number": node.number,
-        "state": node.state,
+        "state": node_state(node),
         "gpus": len(devices),
-        "gpus_free": states.count("free") if node.state == "ready" else 0,
+        "gpus_free": states.count("free") if node.takes_work else 0,
         "gpus_held": states.count("held"),
         "gpus_leaving": states.count("leaving"),
         "gpus_reserved": states.count("reserved"),
@@ -393,8 +486,52 @@ def node_row(node: Node, holders: dict[tuple[int, int], list[Holder]]) -> NodeRo
         "labels": dict(node.labels),
         "machine_id": node.machine_id,
         "incarnation": node.incarnation,
+        "drain": drain_row(node),
         "devices": devices,
     }
+
+
+def node_state(node: Node) -> str:
+    """One word. A drained node on which something still stands is draining."""
+    if node.state != "ready" or node.drain is None:
+        return node.state
+    return "draining" if node.held.slots else "drained"
+
+
+def drain_row(node: Node) -> DrainRow | None:
+    """How it is being emptied, if it is."""
+    drain = node.drain
+    if drain is None:
+        return None
+    return {
+        "seq": drain.seq,
+        "mode": drain.mode,
+        "reason": drain.reason,
+        "deadline": moment(drain.deadline),
+        "due": drain.due,
+    }
+
+
+def affected(pool: Pool, node: Node, drain: Drain) -> list[AffectedRow]:
+    """What such a drain of the node means for whom."""
+    rows: list[AffectedRow] = []
+    for each in affected_by_drain(pool, node):
+        job = each.job
+        tasks = [task for task in job.tasks if each.whole or task.index in each.tasks]
+        what = "promise goes elsewhere" if each.promised else "leaves" if each.whole else "shrinks"
+        rows.append(
+            {
+                "job": job.id,
+                "priority_class": job.class_name,
+                "priority": job.priority,
+                "what": "is leaving already" if job.eviction is not None and not each.promised else what,
+                "tasks": ranges(each.tasks),
+                "gpus": gpus_of_tasks(job.group(index) for index in each.tasks),
+                "grace_s": drain_grace(pool, job, drain) // 1_000_000,
+                "lost_gpu_ms": 0 if each.promised else lost_gpu_ms(pool, job, held_gpu_milli(pool, job, tasks)),
+            }
+        )
+    return rows
 
 
 def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
@@ -453,6 +590,7 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "policy_seq": pool.policy_revision,
         "nodes": len(rows),
         "nodes_ready": sum(row["state"] == "ready" for row in rows),
+        "nodes_drained": sum(row["drain"] is not None for row in rows),
         "gpus": sum(row["gpus"] for row in rows),
         "gpus_free": sum(row["gpus_free"] for row in rows),
         "gpus_held": sum(row["gpus_held"] + row["gpus_leaving"] + row["gpus_shared"] for row in rows),
@@ -462,6 +600,7 @@ def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
         "jobs_running": sum(phase in ("starting", "running") for phase in phases),
         "jobs_waiting": sum(name not in pool.active for name in pool.queue) + phases.count("reserved"),
         "jobs_leaving": phases.count("evicting"),
+        "jobs_paused": sum(job.phase == "paused" for job in pool.jobs.values()),
         "preempting": pool.selection is not None or bool(pool.plans),
         "orphans": orphans,
         "verbs_off": verbs_off(pool),
@@ -478,7 +617,7 @@ def verbs_off(pool: Pool) -> list[str]:
 
 def classes(pool: Pool) -> list[ClassRow]:
     """Every priority class, the highest first."""
-    jobs = [job for job in pool.jobs.values() if job.phase not in ENDED]
+    jobs = [job for job in pool.jobs.values() if job.phase not in ENDED and job.phase != "paused"]
     rows: list[ClassRow] = []
     for entry in sorted(pool.rules.priority_classes, key=lambda entry: (-entry.value, entry.name)):
         waits = [job.phase in ("pending", "reserved") for job in jobs if job.class_name == entry.name]

@@ -109,7 +109,7 @@ def _row(
         "fair_share": _amounts(share) if share is not None else _bounds(Bounds()),
         "borrowed": _above(mine, quota),
         "standing": standing(mine["gpu_milli"] or 0, quota["gpu_milli"]),
-        "jobs_running": sum(job.phase not in ("pending", "reserved") for job in jobs),
+        "jobs_running": sum(job.phase not in ("pending", "paused", "reserved") for job in jobs),
         "jobs_pending": sum(job.phase in ("pending", "reserved") for job in jobs),
     }
 

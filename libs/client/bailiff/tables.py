@@ -19,7 +19,7 @@ from bailiff_core.words import cost_text, duration_text, memory_text, thousandth
 from .doctor import Check
 from .eventline import plain
 from .events import EventRow
-from .present import ClassRow, JobDetails, JobRow, NodeRow, PoolRow
+from .present import AffectedRow, ClassRow, DrainRow, JobDetails, JobRow, MoveRow, NodeRow, PoolRow
 from .projects import ProjectRow, amounts_text
 from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
 
@@ -27,12 +27,14 @@ STATE_STYLES = {
     "running": "green", "succeeded": "green", "ready": "green", "ok": "green", "free": "green",
     "evicting": "yellow", "leaving": "yellow", "reserved": "magenta", "starting": "cyan", "cancelling": "yellow",
     "pending": "", "held": "red", "failed": "red", "cancelled": "dim", "unreachable": "yellow", "lost": "red",
+    "paused": "cyan", "pausing": "yellow", "draining": "yellow", "drained": "cyan",
     "unhealthy": "red", "quarantined": "red", "shared": "cyan", "warn": "yellow", "wrong": "red", "skipped": "dim",
 }  # fmt: skip
 
 
 NUMBERS = ("#", "GPUS", "TRY", "EVICTED")
 SEQS_SHOWN = 6
+MOVES_SHOWN = 3
 LIST_WIDTH, MOST_WIDTH = 100, 1000
 WHOLE = ("JOB", "PROJECT", "TASKS", "NODE", "CLASS", "STATE", "TIME", "SUBMITTED")
 
@@ -184,17 +186,56 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("reserved until", _time(details["reserved_until"]))
     if details["labels"]:
         facts.add_row("labels", text(", ".join(f"{key}={value}" for key, value in details["labels"].items())))
+    for move in details["moves"][-MOVES_SHOWN:]:
+        facts.add_row("moved", text(_move(move)))
     parts: list[RenderableType] = [text(row["job"], "bold"), _indented(facts)]
     if details["task_list"]:
-        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", right=("TASK", "EXIT"))
+        talks = any(task["step"] is not None or task["stage"] for task in details["task_list"])
+        more = ("EVICTION", "STEP", "SAVED") if talks else ()
+        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
         for task in details["task_list"]:
             exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
-            tasks.add_row(str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code)
+            saved = f"{task['checkpoint_step']} at {_time(task['checkpoint_at'])}" if task["checkpoint_at"] else ""
+            step = "" if task["step"] is None else str(task["step"])
+            said = (task["stage"].replace("_", " "), step, saved) if talks else ()
+            tasks.add_row(
+                str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code, *said
+            )
         parts += ["", _indented(tasks)]
     return Group(*parts)
 
 
+def _move(move: MoveRow) -> str:
+    """`from gpu-01 to gpu-02 (#118): 2.1s from the notice until it ran again, 1.4s of it without a process`."""
+    where = f"from {_some(move['from_nodes'], 3)} to {_some(move['to_nodes'], 3)} (#{move['seq']})"
+    if move["pause_s"] is None or move["down_s"] is None:
+        return f"{where}: not there yet"
+    return f"{where}: {move['pause_s']:.1f}s from the notice until it ran again, {move['down_s']:.1f}s of it without a process"
+
+
 # --- nodes and pools
+
+
+def affected(rows: Sequence[AffectedRow]) -> RenderableType:
+    """Whom a drain concerns."""
+    if not rows:
+        return Text("Nobody stands there, and nobody is promised room there.", "dim")
+    made = table("JOB", "CLASS", "WHAT", "TASKS", "GPUS", "GRACE", "LOSES", right=("GPUS", "GRACE"))
+    for row in rows:
+        promised = row["what"] == "promise goes elsewhere"
+        made.add_row(
+            text(row["job"], "bold"), text(f"{row['priority_class']} {row['priority']}"), row["what"], row["tasks"],
+            "-" if row["gpus"] == "0" else row["gpus"], "" if promised else seconds(row["grace_s"]),
+            "nothing" if promised else cost_text(row["lost_gpu_ms"]),
+        )  # fmt: skip
+    return made
+
+
+def _drain(drain: DrainRow) -> str:
+    """`graceful until 2026-11-22 12:00:00 (#118): new driver`."""
+    until = f" until {_time(drain['deadline'])}" if drain["deadline"] and not drain["due"] else ""
+    due = ", what stands there leaves" if drain["due"] else ", jobs may finish"
+    return f"{drain['mode']}{until}{due} (#{drain['seq']})" + (f": {drain['reason']}" if drain["reason"] else "")
 
 
 def nodes(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
@@ -212,9 +253,11 @@ def nodes(rows: Sequence[NodeRow], *, wide: bool = False) -> RenderableType:
             f"{memory_text(row['memory_bytes_free'])}/{memory_text(row['memory_bytes'])}",
             _device_summary(row),
         )
+    drained = [row for row in rows if row["drain"] is not None]
+    notes = [text(f"{row['node']} is drained: {_drain(row['drain'])}", "dim") for row in drained if row["drain"] is not None]
     if not wide:
-        return made
-    parts: list[RenderableType] = [made]
+        return Group(made, *notes) if notes else made
+    parts: list[RenderableType] = [made, *notes]
     for row in rows:
         devices = table("GPU", "ID", "MODEL", "MEMORY", "STATE", "JOB", "RESERVED FOR", right=("GPU",))
         for device in row["devices"]:
@@ -326,11 +369,17 @@ def cluster(found: Mapping[str, Any]) -> RenderableType:
     for row in found["pools"]:
         about = _pairs()
         about.add_row(
-            "machines", f"{row['nodes_ready']}/{row['nodes']} nodes ready, {row['gpus_held']}/{row['gpus']} GPUs in use"
+            "machines",
+            f"{row['nodes_ready']}/{row['nodes']} nodes ready, {row['gpus_held']}/{row['gpus']} GPUs in use"
+            + (f", {row['nodes_drained']} drained" if row["nodes_drained"] else ""),
+        )
+        about.add_row(
+            "jobs",
+            f"{row['jobs_running']} running, {row['jobs_waiting']} waiting, {row['jobs_leaving']} leaving"
+            + (f", {row['jobs_paused']} paused" if row["jobs_paused"] else ""),
         )
         if row["gpus_quarantined"] or row["gpus_unhealthy"]:
             about.add_row("out of use", Text(_out_of_use(row), "red"))
-        about.add_row("jobs", f"{row['jobs_running']} running, {row['jobs_waiting']} waiting, {row['jobs_leaving']} leaving")
         about.add_row(
             "log",
             text(f"partition {row['partition']}, head #{row['head_seq']} {seconds(row['head_age_s'])} ago, epoch {row['epoch']}"),

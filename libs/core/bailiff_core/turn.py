@@ -13,10 +13,12 @@ from .lifecycle.attempts import (
     scaled_down,
     shrunk_gangs,
 )
+from .lifecycle.by_hand import asked_evictions, drain_deadlines, drains, paused_jobs
 from .lifecycle.devices import leave_devices
 from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
 from .lifecycle.reservations import moved_jobs, reservations
+from .lifecycle.resize import resized_gangs
 from .lifecycle.stale_gang import stale_gangs
 from .lifecycle.timeouts import schedule_timeouts
 from .model.pool import Pool
@@ -24,6 +26,7 @@ from .protections import no_borrowing
 from .records.payload import Decision
 from .records.wire import Record
 from .verbs.allocate import allocate
+from .verbs.migrate import migrations
 from .verbs.preempt import answered_requests, request_preemptions, timed_out_selection
 
 Rule = Callable[[Pool], Iterator[Decision]]
@@ -36,6 +39,11 @@ RULES: tuple[Rule, ...] = (
     leave_devices,
     scaled_down,
     overdue_jobs,
+    resized_gangs,
+    paused_jobs,
+    asked_evictions,
+    drains,
+    migrations,
     moved_jobs,
     reservations,
     withdrawn_evictions,
@@ -113,6 +121,7 @@ def wake_at(pool: Pool) -> int | None:
             moments.append(stuck)
         if entry.job.promise and entry.job.promise_until is not None:
             moments.append(entry.job.promise_until)
+    moments.extend(drain_deadlines(pool))
     if pool.run_limits:
         moments.append(pool.run_limits[0][0])
     return min(moments, default=None)

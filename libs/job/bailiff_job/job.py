@@ -343,7 +343,8 @@ class Job:
             return
         self._notice_known = notice
         self._agreement.begin(notice)
-        self._line.say("acknowledged", step=step)
+        if self._board[NOTICE]:  # TERM alone is no notice that the node knows of
+            self._line.say("acknowledged", step=step)
         for saving in self._in_flight:
             if not saving.done:
                 self._line.say("saving_in_flight", step=saving.step)

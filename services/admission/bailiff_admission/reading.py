@@ -12,7 +12,6 @@ from bailiff_bus.messages import (
     BegunEviction,
     GivenUpPlan,
     NodeAnnounced,
-    NodeHeartbeat,
     Proposal,
     ReportBody,
     RequestBody,
@@ -29,6 +28,7 @@ from .intake import Rejected, ReportNumbers, facts_of_progress, facts_of_proposa
 from .intake.reports import joined_node, orphans_of
 from .intake.requests import Asked, digest_of_spec
 from .liveness import Liveness
+from .loss import Settling, look_at_report
 
 BODIES: dict[str, tuple[type, ...]] = {
     topics.REQUESTS.name: (RequestBody,),
@@ -36,14 +36,6 @@ BODIES: dict[str, tuple[type, ...]] = {
     topics.EVICTION_PROGRESS.name: (BegunEviction, GivenUpPlan),
     topics.NODE_REPORTS.name: (ReportBody,),
 }
-
-
-class BeyondTheLog(Exception):
-    """An agent has obeyed a record that the log does not hold: the log was cut short."""
-
-    def __init__(self, node: str, epoch: int, seq: int) -> None:
-        super().__init__(f"{node} has obeyed #{seq} of epoch {epoch}, which this log does not hold")
-        self.node, self.epoch, self.seq = node, epoch, seq
 
 
 @dataclass(slots=True)
@@ -78,6 +70,7 @@ class Reading:
         self._ambient, self._liveness, self._unsigned = ambient, liveness, unsigned
         self._numbers = ReportNumbers()
         self.orphans: dict[tuple[str, str, int, int], TaskHeld] = {}
+        self.settling = Settling()
 
     def read(self, pool: Pool, message: Message) -> Read | None:
         """None for what is another domain's. Raises `BeyondTheLog`."""
@@ -95,10 +88,13 @@ class Reading:
             rejected = Rejected(refusal.code, refusal.reason, refusal.job)
             return Read(rejected=rejected, source=refusal.source, id=refusal.id)
 
-    def look_for_truncation(self, pool: Pool, message: Message) -> None:
-        """Raise `BeyondTheLog` if this is a report of an agent that has obeyed what the log does not hold."""
+    def look_for_truncation(self, pool: Pool, message: Message) -> ReportBody | None:
+        """The report, if it is one. Raises `BeyondTheLog` if its agent has obeyed what the log does not hold."""
         with suppress(Unacceptable):
-            _within_the_log(pool, unwrap(message, accept=(ReportBody,)).body)
+            body = unwrap(message, accept=(ReportBody,)).body
+            look_at_report(pool, body)
+            return body if isinstance(body, ReportBody) else None
+        return None
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body
@@ -133,8 +129,10 @@ class Reading:
 
     def _report(self, pool: Pool, message: Message, report: ReportBody, found: Read) -> list[Fact]:
         self._liveness.heard(report.node, report.incarnation, message.time)
-        _within_the_log(pool, report)
+        look_at_report(pool, report)
         if isinstance(report, NodeAnnounced):
+            for key in [key for key in self.orphans if key[0] == report.node]:
+                del self.orphans[key]
             for entry in orphans_of(pool, report):
                 self.orphans[(report.node, entry.job, entry.attempt, entry.task)] = entry
         elif report.node not in pool.node_numbers:
@@ -145,20 +143,8 @@ class Reading:
             if joined is not None and joined.state == "lost":
                 found.missed = report  # it lives after all: let it announce itself, and it joins anew
         number = self._numbers.take(report, joined_node(pool, report))
-        if number == "gap" or not self._numbers.complete(report):
+        if not self.settling.heard(pool, report) or number == "gap" or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)
         return facts_of_report(pool, report) if number == "next" else []
-
-
-def _within_the_log(pool: Pool, report: object) -> None:
-    if isinstance(report, NodeAnnounced | NodeHeartbeat) and beyond_log(pool, report.fence.epoch, report.fence.seq):
-        raise BeyondTheLog(report.node, report.fence.epoch, report.fence.seq)
-
-
-def beyond_log(pool: Pool, epoch: int, seq: int) -> bool:
-    """Whether the log does not hold record `seq` of that epoch, and no operator has given it up."""
-    if (epoch, seq) <= pool.accepted_loss or (epoch, seq) == (0, 0):
-        return False
-    return seq > pool.seq or pool.epoch_of(seq) != epoch

@@ -40,6 +40,7 @@ from bailiff_core.records.facts import (
     InputRejected,
     InputsAdvanced,
     InputsLost,
+    LogSettled,
     NodeJoined,
     PolicyApplied,
     ReportsStale,
@@ -56,9 +57,18 @@ from .inputs import Inputs, Lost
 from .intake import Rejected
 from .intake.requests import Asked, facts_of_request
 from .liveness import Liveness
+from .loss import (
+    NEWEST_COMMANDS,
+    NEWEST_REPORTS,
+    BeyondTheLog,
+    beyond_log,
+    ends_of_reports,
+    look_at_command,
+    newest,
+)
 from .outbox import Outbox
 from .owed import AGAIN_AFTER, OwedStarts, owed_clears, start_command
-from .reading import BeyondTheLog, Read, Reading
+from .reading import Read, Reading
 from .specs import JobSpecs
 from .suspects import Suspects, place
 
@@ -68,7 +78,6 @@ CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 ALL_INPUTS_EVERY = 10_000
-NEWEST_REPORTS = 2_000  # of each partition; every living agent has said something among them
 MINUTE = 60_000_000
 
 
@@ -109,6 +118,7 @@ class Writer:
         self._muted: dict[str, tuple[int, InputRejected]] = {}
         self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
+        self._incarnations: dict[str, str] = {}
         self._checked = self._erased = self._advanced = 0
         self._last_full_inputs = self._last_digest = 0
 
@@ -125,8 +135,10 @@ class Writer:
             await self._specs.load(self._view.bus)
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._recorded = dict(self._pool.inputs)
-            await self._hear_agents()
+            await self._look_for_loss()
             await self._fence_nodes()
+            if self._pool.unsettled:
+                await self._ask_for_inventories()
             await self._send_late_letters()
             with self._metrics.pools.showing(self._view.domain, lambda: gauges.everything(self._pool)):
                 await self._turn([], [], first=True)
@@ -191,33 +203,39 @@ class Writer:
         record(max(head.next_seq, 2), epoch, max(pool.turn, 0) + 1, False, started)
         return records
 
-    async def _hear_agents(self) -> None:
-        """The newest reports, before anything is decided: has an agent obeyed what the log does not hold?
+    async def _look_for_loss(self) -> None:
+        """Before anything is decided: was anybody told, or has an agent obeyed, what the log does not hold?
 
         Raises `BeyondTheLog`.
         """
-        topic = topics.NODE_REPORTS.name
-        ends = {partition: span.end for partition, span in (await self._view.bus.spans(topic)).items()}
-        begins = {at: max(self._inputs.positions.get(f"{topic}/{at}", 0), end - NEWEST_REPORTS) for at, end in ends.items()}
-        unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
-        if not unread:
-            return
-        reader = await self._view.bus.reader(unread)
-        try:
-            while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
-                for message in await reader.read(wait=LONGEST_WAIT):
-                    if domain_of(message) == self._view.domain:
-                        self._reading.look_for_truncation(self._pool, message)
-        except OffsetGone:
-            pass  # the newest that are left will be read in their turn
-        finally:
-            await reader.close()
+        bus, domain, losses = self._view.bus, self._view.domain, []
+        for message in await newest(bus, topics.NODE_REPORTS.name, domain, NEWEST_REPORTS, self._inputs.positions):
+            try:
+                report = self._reading.look_for_truncation(self._pool, message)
+            except BeyondTheLog as loss:
+                losses.append(loss)
+            else:
+                if report is not None:
+                    self._incarnations[report.node] = report.incarnation
+        for message in await newest(bus, topics.NODE_COMMANDS.name, domain, NEWEST_COMMANDS, {}):
+            try:
+                look_at_command(self._pool, message)
+            except BeyondTheLog as loss:
+                losses.append(loss)
+        if losses:
+            raise max(losses, key=lambda loss: (loss.epoch, loss.seq))
+        self._reading.settling.until = await ends_of_reports(bus)
 
     async def _fence_nodes(self) -> None:
         """Old commands of earlier epochs are dead before the first decision of this one."""
-        sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers]
+        sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers if self._is_here(name)]
         for acknowledgement in sent:
             await acknowledgement
+
+    def _is_here(self, name: str) -> bool:
+        """Not so for an agent that has joined anew since, in records that are lost: this fence would tell it to leave."""
+        known = self._pool.nodes[self._pool.node_numbers[name]].incarnation
+        return not self._pool.unsettled or self._incarnations.get(name, known) == known
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
@@ -329,6 +347,8 @@ class Writer:
             if job in pool.jobs and pool.jobs[job].held_because is None
         ]
         facts += self._unmuted()
+        if pool.unsettled and not self._reading.orphans and self._reading.settling.is_over(pool, self._inputs.positions):
+            facts.append(LogSettled())
         if not first:
             facts += self._liveness.judge(pool)
         wake = wake_at(pool)
@@ -521,10 +541,15 @@ class Writer:
     async def _wait_for_operator(self, loss: BeyondTheLog) -> NoReturn:
         """Append nothing until an operator says to go on; that is itself a record. Then begin anew, in a higher epoch."""
         await self._fold_anew()
+        if not beyond_log(self._pool, loss.epoch, loss.seq):
+            raise SteppedDown(f"another writer wrote what {loss.node} has obeyed")
+        if self._pool.seq + 1 != self._writer.head.next_seq:
+            raise SteppedDown("the log is not as this writer left it")
         self._log.error("the log was cut short; waiting for an operator", node=loss.node, epoch=loss.epoch, seq=loss.seq)
         await self._outbox.alarm("critical", "log-truncated", str(loss), self._pool.seq)
         while True:
             messages, _ = await self._inputs.read(self._largest_turn, LONGEST_WAIT)
+            await self._keep_house()
             for message in messages:
                 accepted = self._acceptance(message, loss)
                 if accepted is not None:

@@ -6,6 +6,7 @@ link sends in order. What is on disk when the agent dies is enough for the next 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +35,7 @@ from bailiff_bus.messages import (
     TaskIsRunning,
     TaskNotSpared,
     TaskNotStarted,
+    TaskOverShare,
     TaskWasSpared,
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
@@ -42,7 +44,7 @@ from bailiff_bus.metrics import Metrics
 from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
-from bailiff_core.records.facts import EvictionStage, Stage
+from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
 from .custody import Custody, Left, reading_fact
 from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
@@ -52,7 +54,9 @@ from .disk.fences import Verdict
 from .environment import SecretMissing, environment
 from .hearing import Heard, stage_of, stuck_in
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
+from .scratch import Scratch
 from .settings import NodeDeclaration
+from .sharers import Sharer, Sharers
 
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 FENCE_LATE = 1_000_000
@@ -118,6 +122,8 @@ class Agent:
         self._custody = Custody(
             machine.inventory, machine.storage, machine.incarnation.boot_id, self._report, self._devices_in_use
         )
+        self._sharers = Sharers(machine.inventory)
+        self._scratch = Scratch(machine.folder)
         self._jobs: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
         self._log = logger(domain=machine.node.domain, node=machine.node.name)
@@ -166,7 +172,7 @@ class Agent:
         runtimes = self.machine.runtimes.values()
         watchers = [asyncio.ensure_future(watch(runtime)) for runtime in runtimes for watch in (self._watch, self._hear)]
         watchers += [asyncio.ensure_future(self._custody.watch(self.machine.device_look_s))]
-        watchers += [asyncio.ensure_future(self._watch_killed())]
+        watchers += [asyncio.ensure_future(self._watch_killed()), asyncio.ensure_future(self._watch_sharers())]
         try:
             await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
             for done in (*watchers, self._failed):
@@ -225,7 +231,7 @@ class Agent:
     def fence_seen(self) -> FenceSeen:
         """The highest position obeyed."""
         epoch, seq = self.machine.fences.highest or (0, 0)
-        return FenceSeen(epoch=epoch, seq=seq)
+        return FenceSeen(epoch=epoch, seq=seq, heard=max(0, self.machine.fences.admission_epoch))
 
     def received(self, number: int) -> None:
         """This report and all before it are in Kafka: what they told of for good can be forgotten."""
@@ -373,6 +379,9 @@ class Agent:
         position = (command.order.epoch, command.order.seq)
         verdicts = self.machine.fences.obey(command.job, command.attempt, tasks, position)
         if "stale" in verdicts.values():
+            devices = [device for each in tasks.values() for device in each]
+            if self.machine.fences.all_before(command.sender_epoch, command.job, devices):
+                return dict.fromkeys(tasks, "same")  # its log has forgotten what was obeyed since: it is to be answered
             self._refused(command)
         return verdicts
 
@@ -402,6 +411,9 @@ class Agent:
         return None
 
     def _busy(self, key: TaskKey, task: TaskAt) -> str | None:
+        earlier = self._held.get(key)
+        if earlier is not None and earlier.state != "released":
+            return f"attempt {key.attempt} of it is still here, from an order that the log has forgotten"
         part = part_of(task, self.machine.inventory.list())
         for device in task.devices:
             others = [
@@ -419,6 +431,8 @@ class Agent:
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
+        elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
+            await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
         try:
             env = environment(
@@ -428,6 +442,7 @@ class Agent:
                 secrets=machine.secrets,
                 master_address=machine.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
+                scratch=None if command.spec.runtime == "simulated" else self._scratch.make(key),
             )
         except SecretMissing as missing:
             self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
@@ -437,7 +452,8 @@ class Agent:
             self._shares.enter(str(key), part)
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs")
+        room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room)
         held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
@@ -586,6 +602,23 @@ class Agent:
                         read_devices(machine.inventory, held.devices), Left(key.job, key.attempt, int(key.task), pids)
                     )
 
+    async def _watch_sharers(self) -> None:
+        """Tasks that share a device may use their part of its memory."""
+        while True:
+            await asyncio.sleep(self.machine.device_look_s)
+            sharers = [
+                Sharer(key, held.devices, part, self.machine.runtimes[held.runtime].pids(key))
+                for key, held in self._held.items()
+                if held.state == "running" and (part := self._shares.part(str(key))) is not None
+            ]
+            if self.machine.inventory.slow:
+                found = await asyncio.to_thread(self._sharers.look, sharers)
+            else:
+                found = self._sharers.look(sharers)
+            for over in found:
+                self._log.warning("a task uses more of a GPU than its share", job=over.key.job, device=over.device)
+                self._tell(over.key, TaskOverShare, device=over.device, used_bytes=over.used, share_bytes=over.share)
+
     async def _watch(self, runtime: Runtime) -> None:
         while True:
             end = await runtime.wait_exit()
@@ -667,6 +700,9 @@ class Agent:
         """Look until the devices are seen free; those that are not in time are quarantined, and nobody gets them before."""
         machine = self.machine
         runtime = machine.runtimes[held.runtime]
+        host = await self._host(held)
+        if runtime.pids(held.key):
+            self._spawn(_kill(runtime, held.key))  # what got away from its supervisor has had its grace with the others
         if held.exit_code != 0:
             await self._custody.look()  # whether a device broke under it has to be known before the room is free
         while True:
@@ -687,10 +723,25 @@ class Agent:
             if not proof.living:
                 break  # what is dirty stays out of use; the rest of its room is free
             self._log.error("a task's processes do not end", job=held.key.job, held_by=proof.held_by)
-            await runtime.kill(held.key)
+        if held.runtime != "simulated":
+            await asyncio.to_thread(self._scratch.remove, held.key)
+        after_it = await self._host(held)
         held.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
-        held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after)
+        held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after, host_before=host, host_after=after_it)
+
+    async def _host(self, held: Held) -> HostReading | None:
+        """What the task has of its machine now, beside devices; `None` for one that is only a time."""
+        if held.runtime == "simulated":
+            return None
+        runtime = self.machine.runtimes[held.runtime]
+        scratch = await asyncio.to_thread(self._scratch.used, held.key)
+        return HostReading(processes=len(runtime.pids(held.key)), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
+
+
+async def _kill(runtime: Runtime, key: TaskKey) -> None:
+    with suppress(UnknownTask):
+        await runtime.kill(key)
 
 
 def kept_report(body: ReportBody) -> bytes:

@@ -5,6 +5,7 @@ from zlib import crc32
 
 from bailiff_bus.messages import StartTask, TaskAt
 
+from . import mps
 from .checkpoints import newest
 
 FIRST_PORT, PORTS = 20_000, 10_000
@@ -22,10 +23,11 @@ def environment(
     secrets: Path | None,
     master_address: str | None,
     device_bytes: int = 0,
+    scratch: Path | None = None,
 ) -> dict[str, str]:
     """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`.
 
-    device_bytes: memory of the smallest device that the task gets.
+    device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with the task.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -39,6 +41,8 @@ def environment(
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),
+        **mps.limits(task, device_bytes),
+        **({"BAILIFF_SCRATCH_DIR": str(scratch)} if scratch is not None else {}),
         "RANK": str(task.rank),
         "LOCAL_RANK": str(task.local_rank),
         "NODE_RANK": str(command.node_rank),
@@ -51,7 +55,7 @@ def environment(
 
 
 def _share(task: TaskAt, device_bytes: int) -> dict[str, str]:
-    """How much of each of its devices the task may use, where it has them not whole. Nothing but this keeps it to that."""
+    """How much of each of its devices the task may use, where it has them not whole. Without MPS only this keeps it to that."""
     if task.gpu_share_bytes is not None:
         return {"BAILIFF_GPU_MEMORY_BYTES": str(task.gpu_share_bytes)}
     if task.gpu_share_milli is None:

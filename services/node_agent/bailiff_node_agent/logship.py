@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,11 +11,13 @@ from bailiff_bus.logs import logger
 from bailiff_bus.port import Bus, BusUnavailable, Producer
 
 from .agent import Agent
+from .logfile import first_data, rotate
 from .runtime import TaskKey, UnknownTask
 
 LOOK_EVERY_S = 0.3
 LARGEST_PIECE = 64 * 1024
 AGAIN_AFTER_S = 2.0
+ROTATE_EVERY_S = 5.0
 
 Places = dict[tuple[str, TaskKey], tuple[Path, int]]
 
@@ -39,6 +42,17 @@ async def ship_logs(bus: Bus, agents: Sequence[Agent]) -> NoReturn:
             await asyncio.sleep(AGAIN_AFTER_S)
 
 
+async def rotate_logs(agents: Sequence[Agent], largest: int) -> NoReturn:
+    """Keep each task's log within `largest` bytes of disk, and as much again for its older part."""
+    while True:
+        await asyncio.sleep(ROTATE_EVERY_S)
+        for agent in agents:
+            with suppress(UnknownTask):
+                for _, path in agent.logs():
+                    if path.exists():
+                        await asyncio.to_thread(rotate, path, largest)
+
+
 def _look(agent: Agent, places: Places) -> None:
     try:
         for key, path in agent.logs():
@@ -52,13 +66,17 @@ async def _ship(producer: Producer, at: tuple[str, TaskKey], places: Places) -> 
     path, offset = places[at]
     try:
         with path.open("rb") as file:
-            file.seek(offset)
+            at_data = first_data(file.fileno(), offset)
+            file.seek(at_data)
             piece = file.read(LARGEST_PIECE)
     except FileNotFoundError:
         return
     end = len(piece) if len(piece) == LARGEST_PIECE else piece.rfind(b"\n") + 1
     if end == 0:
         return
+    if at_data > offset:
+        note = f"[{at_data - offset} bytes were rotated away before they could be sent; they are in {path.name}.1]\n"
+        piece, end, offset = note.encode() + piece, end + len(note.encode()), at_data - len(note.encode())
     node, key = at
     headers = (
         ("ce_job", key.job.encode()),

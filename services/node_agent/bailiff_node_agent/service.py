@@ -25,8 +25,8 @@ from .disk import (
     draw_incarnation,
 )
 from .link import Link
-from .logship import ship_logs
-from .runtime import ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
+from .logship import rotate_logs, ship_logs
+from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
 
 
@@ -57,6 +57,8 @@ class NodeAgentService:
             self._adopted = None
             work = [asyncio.ensure_future(agent.run()) for agent in agents]
             work.append(asyncio.ensure_future(self._link.run()))
+            if self._settings.log_bytes and self._settings.durable:
+                work.append(asyncio.ensure_future(rotate_logs(agents, self._settings.log_bytes)))
             if self._settings.ship_logs:
                 work.append(asyncio.ensure_future(ship_logs(self._bus, agents)))
             asked = asyncio.ensure_future(stop.wait())
@@ -81,7 +83,9 @@ class NodeAgentService:
             except FolderInUse as error:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
-        inventory, runtimes = _parts(node, folder)
+        wanted = self._settings.cgroups
+        cgroups = Cgroups.on_this_host(f"{node.domain}-{node.name}", self._settings.cgroup_root) if wanted else None
+        inventory, runtimes = _parts(node, folder, cgroups)
         return Machine(
             node=node,
             inventory=inventory,
@@ -100,7 +104,7 @@ class NodeAgentService:
         )
 
 
-def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[str, Runtime]]:
+def _parts(node: NodeDeclaration, folder: Path, cgroups: Cgroups | None) -> tuple[DeviceInventory, dict[str, Runtime]]:
     """The node's devices and runtimes. Simulated devices are told by both runtimes who holds them."""
     machine = SimulatedMachine()
     runtimes: dict[str, Runtime] = {"simulated": SimulatedRuntime(machine)}
@@ -109,7 +113,7 @@ def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[s
             nvml = NvmlInventory()
         except NoDriver as error:
             raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
-        return nvml, {**runtimes, "process": ProcessRuntime(folder)}
+        return nvml, {**runtimes, "process": ProcessRuntime(folder, cgroups=cgroups)}
 
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or start_of_process(pid)
@@ -119,4 +123,4 @@ def _parts(node: NodeDeclaration, folder: Path) -> tuple[DeviceInventory, dict[s
     except ValueError as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
     machine.attach_devices(simulated)
-    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated)}
+    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated, cgroups=cgroups)}

@@ -54,7 +54,9 @@ class NodeAgentSettings(ServiceSettings):
     """On top of the common ones. durable: keep fences and reports on disk; off only for simulated nodes in bulk.
 
     release_timeout_s: a GPU that is not seen free so long after its task is quarantined. device_look_s: how often
-    quarantined ones, and the health of all, are looked at.
+    quarantined ones, and the health of all, are looked at. log_bytes: so much disk a task's log takes before its older half is
+    moved to `<log>.1`; 0: no limit. cgroups: keep each task in a cgroup v2 of its own, below
+    cgroup_root or where this host permits.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -62,7 +64,10 @@ class NodeAgentSettings(ServiceSettings):
     release_poll_s: Annotated[float, Field(gt=0)] = 0.1
     release_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     device_look_s: Annotated[float, Field(gt=0)] = 5.0
+    cgroups: bool = True
+    cgroup_root: Path | None = None
     durable: bool = True
     secrets_dir: Path | None = None
     master_address: str | None = None
     ship_logs: bool = True
+    log_bytes: Annotated[int, Field(ge=0)] = 256 << 20

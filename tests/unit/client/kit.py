@@ -20,11 +20,17 @@ from bailiff_bus.messages import (
     ApplyPolicy,
     CancelJob,
     ClearQuarantine,
+    DrainNode,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
     ReplaceNode,
     ReturnNode,
     ScaleJob,
     SetJob,
     SubmitJob,
+    UndrainNode,
+    UnpauseJob,
 )
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import close_turn, fold
@@ -290,6 +296,11 @@ class AnsweringBus(MemoryBus):
         if isinstance(body, CancelJob) and body.job in self.scribe.pool.jobs:
             self.scribe.turn(facts.JobCancelled(request=request, job=body.job, reason=body.reason))
             return
+        by_hand = BY_HAND.get(type(body))
+        known = {**self.scribe.pool.jobs, **self.scribe.pool.node_numbers}
+        if by_hand is not None and (getattr(body, "job", None) or getattr(body, "node", None)) in known:
+            self.scribe.turn(by_hand.model_validate({"request": request, **body.model_dump()}))
+            return
         where = {"topic": topics.REQUESTS.name, "partition": 0, "offset": 0, "digest": envelope.digest}
         reason = {"code": "no-such-job", "reason": "there is no such job"}
         if isinstance(body, ApplyPolicy):
@@ -299,6 +310,14 @@ class AnsweringBus(MemoryBus):
         self.scribe.turn(facts.InputRejected(**where, **reason, source=envelope.source, id=envelope.id))
 
 
+BY_HAND = {
+    EvictJob: facts.JobEvictionAsked,
+    PauseJob: facts.JobPaused,
+    UnpauseJob: facts.JobUnpaused,
+    MigrateJob: facts.JobMigrationAsked,
+    DrainNode: facts.NodeDrained,
+    UndrainNode: facts.NodeUndrained,
+}
 _SEEN: set[tuple[str, str]] = set()
 
 

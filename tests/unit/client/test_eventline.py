@@ -52,6 +52,7 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         {"request": REQUEST, "epoch": 3, "seq": 90, "reason": "power loss"},
         "truncation accepted  agents had obeyed up to epoch 3 seq 90; an operator goes on, power loss",
     ),
+    "LogSettled": ({}, "log settled          every agent has said what it runs; tasks are started again"),
     "JobSubmitted": (
         {"request": REQUEST, "spec_digest": "a" * 64, "demand": {
             "job": "train-7", "priority_class": "train",
@@ -61,6 +62,25 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
     "JobCancelled": ({"request": REQUEST, "job": "train-7", "reason": "wrong data"}, "cancel asked         train-7  wrong data"),
     "JobScaled": ({"request": REQUEST, "job": "train-7", "tasks": 6, "min_tasks": 2}, "scale asked          train-7  6 tasks, at least 2 together"),
     "JobReclassified": ({"request": REQUEST, "job": "train-7", "priority_class": "build"}, "class changed        train-7  to build"),
+    "JobEvictionAsked": ({"request": REQUEST, "job": "train-7", "reason": "noon"}, "eviction asked       train-7  noon"),
+    "JobPaused": ({"request": REQUEST, "job": "train-7", "reason": "bad data"}, "job paused           train-7  bad data"),
+    "JobUnpaused": ({"request": REQUEST, "job": "train-7"}, "job goes on          train-7  through the queue"),
+    "JobMigrationAsked": (
+        {"request": REQUEST, "job": "train-7", "node": "gpu-02", "reason": "noise"}, "move asked           train-7  to gpu-02, noise",
+    ),
+    "NodeDrained": (
+        {"request": REQUEST, "node": "gpu-01", "mode": "fast", "deadline": 60 * SECOND, "reason": "new driver"},
+        "node drained         gpu-01  nothing new is placed there, its jobs leave now, with the short grace, within 1m, new driver",
+    ),
+    "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  it takes work again"),
+    "DrainDue": ({"node": "gpu-01"}, "drain due            gpu-01  its deadline is over: what is still there leaves"),
+    "MigrationDecided": (
+        {"job": "train-7", "attempt": 1, "placement": PLACE, "grace": 30 * SECOND, "expires": NOON, "reason": "noise"},
+        "job moves            train-7 → node 0 [0-3]  noise, grace 30s, kept until 12:00:00",
+    ),
+    "MigrationRefused": (
+        {"job": "train-7", "attempt": 1, "reason": "no node has 4 GPUs free"}, "move refused         train-7  it stays: no node has 4 GPUs free",
+    ),
     "NodeReplaced": (
         {"request": REQUEST, "node": "gpu-01", "machine_id": "m2"}, "node replaced        gpu-01  machine m2 may take the name",
     ),

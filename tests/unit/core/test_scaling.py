@@ -92,7 +92,7 @@ def test_a_job_runs_no_longer_than_it_may(story):
     story.wait(MINUTE)
     story.expect("EvictionDecided", job="bounded", cause="time-limit")
     story.yields("bounded")
-    ended = story.expect("JobEnded", job="bounded", outcome="failed")
+    ended = story.expect("JobEnded", job="bounded", outcome="timed-out")
     assert ended.reason == "it ran longer than its limit of 3600 s"
     assert story.job("free").phase == "running"
 

@@ -1,4 +1,4 @@
-"""A node for each test that asks for one, and TERM as it was."""
+"""A node for each test that asks for one, and TERM as a script finds it."""
 
 import signal
 from collections.abc import Iterator
@@ -17,6 +17,6 @@ def node(tmp_path: Path) -> Iterator[JobNode]:
 
 @pytest.fixture(autouse=True)
 def _term_as_it_was() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)

@@ -26,6 +26,7 @@ from bailiff_bus.messages import (
     TaskIsReleased,
     TaskIsRunning,
     TaskNotStarted,
+    TaskOverShare,
 )
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
@@ -263,3 +264,31 @@ def test_faults_of_several_devices_stand_in_one_file(tmp_path: Path) -> None:
     for arguments in (["0", "hang"], ["1", "xid=48"], ["0", "heal"]):
         assert fault_command([str(file), *arguments]) == 0
     assert json.loads(file.read_text()) == {"0": {}, "1": {"xid": 48}}
+
+
+async def test_a_task_over_its_share_is_told_of(begin: Any) -> None:
+    host = await begin()
+    host.fault(f"use={50 * GIB}")
+    await host.start("greedy", GPU, gpu_share_milli=500)
+    over = await host.says(TaskOverShare)
+    assert (over.job, over.device, over.used_bytes, over.share_bytes) == ("greedy", GPU, 50 * GIB, 40 * GIB)
+
+
+async def test_the_release_of_a_sharer_is_its_own(begin: Any) -> None:
+    """One leaves, the other one's memory says nothing about it; a dirty device is in nobody's way who is on it already."""
+    host = await begin()
+    await host.start("stays", GPU, gpu_share_milli=500)
+    await host.start("leaves", GPU, gpu_share_milli=500)
+    await host.evict("leaves")
+    released = await host.says(TaskIsReleased)
+    assert (released.job, host.said(DeviceIsDirty)) == ("leaves", [])
+    assert released.after[0].processes == 1
+    await host.start("hangs", GPU, gpu_share_milli=500)
+    host.fault("hang")
+    await host.evict("hangs")
+    assert (await host.says(DeviceIsDirty)).found.job == "hangs"
+    assert (await host.says(TaskIsReleased, 2)).job == "hangs"
+    await host.start("late", GPU, gpu_share_milli=500)
+    assert "quarantined" in (await host.says(TaskNotStarted)).reason
+    host.fault("heal")
+    await host.says(DeviceIsClean)  # although the one that stays is on it still

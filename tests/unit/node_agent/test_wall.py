@@ -117,6 +117,17 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path) -> None:
     await deep.close()
 
 
+async def test_the_next_agent_waits_for_the_word_of_who_has_a_notice(agent: ProcessRuntime, tmp_path: Path) -> None:
+    control = await starts(agent, tmp_path, WORLD_SIZE="2")
+    await agent.notice(KEY, {"reason": "preemption"}, 1, 2)
+    await agent.close()
+    later = ProcessRuntime(tmp_path / "state")
+    await later.adopt()
+    supervisor.write_step(str(control), "confirmed", 17)
+    assert await asyncio.wait_for(later.wait_word(), 20) == KEY
+    await later.close()
+
+
 # --- what is said
 
 

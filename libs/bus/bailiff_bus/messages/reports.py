@@ -11,10 +11,14 @@ from .base import MessageBody
 
 
 class FenceSeen(Document):
-    """The highest (epoch, seq) that the agent has obeyed. Higher than the log's head: the log was cut short."""
+    """The highest (epoch, seq) that the agent has obeyed, and the epoch of the newest writer that it has heard of.
+
+    Higher than the log's head: the log was cut short.
+    """
 
     epoch: Count = 0
     seq: Count = 0
+    heard: Count | None = None
 
 
 class TaskHeld(Document):

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.model.document import Count, Document, Integer, Name, OpaqueId
+from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId
 from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
@@ -63,6 +63,61 @@ class SetJob(RequestBody):
     TYPE: ClassVar[str] = "bailiff.JobReclassified.v1"
     job: Name
     priority_class: Name
+
+
+class EvictJob(RequestBody):
+    """Make this job leave its place; it goes back to the queue."""
+
+    TYPE: ClassVar[str] = "bailiff.JobEvictionAsked.v1"
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class PauseJob(RequestBody):
+    """Set this job aside: it saves its state, leaves, and has no place until it is unpaused."""
+
+    TYPE: ClassVar[str] = "bailiff.JobPaused.v1"
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class UnpauseJob(RequestBody):
+    """Let a paused job go on: through the queue, from its last checkpoint."""
+
+    TYPE: ClassVar[str] = "bailiff.JobUnpaused.v1"
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class MigrateJob(RequestBody):
+    """Move this job to `node`, or, left out, to other nodes than those it stands on: a place is kept for it first."""
+
+    TYPE: ClassVar[str] = "bailiff.JobMigrationAsked.v1"
+    job: Name
+    node: Name | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class DrainNode(RequestBody):
+    """Give this node nothing new, and let it become empty.
+
+    graceful: jobs may finish until the deadline and leave then; quick: they leave now, with their whole grace; fast: now,
+    with the policy's short grace. deadline: from now on; left out with graceful: jobs may finish, whenever that is.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.NodeDrained.v1"
+    node: Name
+    mode: Literal["graceful", "quick", "fast"] = "graceful"
+    deadline: Duration | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class UndrainNode(RequestBody):
+    """Let this node take work again."""
+
+    TYPE: ClassVar[str] = "bailiff.NodeUndrained.v1"
+    node: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 class ApplyPolicy(RequestBody):

@@ -6,7 +6,24 @@ import typer
 
 from bailiff.problem import ExitCode
 
-from . import admin, audit, change, classes, doctor, events, explain, jobs, notify, plan, policy, pool, project, submit
+from . import (
+    admin,
+    audit,
+    by_hand,
+    change,
+    classes,
+    doctor,
+    drain,
+    events,
+    explain,
+    jobs,
+    notify,
+    plan,
+    policy,
+    pool,
+    project,
+    submit,
+)
 from .session import guarded
 
 EPILOG = (
@@ -24,7 +41,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for room in (submit, jobs, change, project, pool, classes, plan, policy, events, explain, audit, doctor, notify, admin):
+ROOMS = (
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, doctor, notify, admin,
+)  # fmt: skip
+for room in ROOMS:
     room.register(app)
 
 

@@ -25,7 +25,7 @@ from .session import Output, Session, as_text, command
 
 OUTCOMES = {
     "succeeded": ExitCode.DONE, "failed": ExitCode.JOB_FAILED, "evicted": ExitCode.JOB_FAILED,
-    "cancelled": ExitCode.JOB_CANCELLED,
+    "cancelled": ExitCode.JOB_CANCELLED, "timed-out": ExitCode.JOB_FAILED,
 }  # fmt: skip
 LARGEST_ARRAY = 10_000
 ARRAY_INDEX, ARRAY_SIZE, PORT = "BAILIFF_ARRAY_INDEX", "BAILIFF_ARRAY_SIZE", "BAILIFF_PORT"
@@ -82,6 +82,7 @@ async def submit(
     preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
     max_failures: Annotated[int | None, typer.Option(help="Start it again after so many failed attempts.")] = None,
+    on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
     working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
     sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; the exit code says how.")] = False,
@@ -102,7 +103,8 @@ async def submit(
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
         "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack, "run_time_limit": run_time_limit,
         "grace": grace, "kill_after": kill_after, "preemptible": preemptible, "on_eviction": on_eviction,
-        "max_failures": max_failures, "working_dir": working_dir, "sim_run_for": sim_run_for, "command": command or None,
+        "max_failures": max_failures, "on_failure": on_failure, "working_dir": working_dir, "sim_run_for": sim_run_for,
+        "command": command or None,
     }  # fmt: skip
     given = {field: value for field, value in options.items() if value is not None}
     document |= given

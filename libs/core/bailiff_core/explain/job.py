@@ -17,6 +17,7 @@ from bailiff_core.scene import scene_of
 from bailiff_core.words import cost_text, count_text, duration_text
 
 from .said import Section, Sentence, clock, few, have, listed, seqs_of, tasks_text, unstopped
+from .stages import course
 from .victims import EVICTIONS, choice_sentences, decided, needs, refused, rule_text, who_text
 
 SECOND = 1_000_000
@@ -40,6 +41,8 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
         sections.append(
             Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
         )
+    if evicted:
+        sections.append(Section("How did it leave?", tuple(_way_out(job, evicted[-1], history))))
     asked = [record for record in history if _asker_of(record) == job.id]
     if asked:
         sections.append(Section("Who left for it?", tuple(decided(asked[-1]))))
@@ -65,6 +68,10 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         late = "; its room did not come free in time" if job.eviction.stuck else ""
         text = f"{who} is on its way out {why}, with {duration_text(job.eviction.grace)} of grace{late}."
         return Sentence(text, seqs_of(job.eviction.decided_seq, job.eviction.begun_seq))
+    if job.phase == "paused":
+        reason = f": {unstopped(job.pause_reason)}" if job.pause_reason else ""
+        return Sentence(f"{who} is paused{_by(history, job.paused_seq)}{reason}. It goes on by: bailiff resume {job.id}.",
+                        seqs_of(job.paused_seq))  # fmt: skip
     if job.phase == "pending":
         waits = [name for name in pool.queue if name not in pool.active]
         ahead = waits.index(job.id) if job.id in waits else 0
@@ -87,6 +94,14 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         f"{who} {_runs(job)} on {where} as attempt {job.attempt}{of}.",
         seqs_of(_placed_by(history, job.id)),
     )
+
+
+def _by(history: Sequence[Record], seq: int | None) -> str:
+    """Since when, and by whom, where the record says it."""
+    for record in history:
+        if record.seq == seq:
+            return f" since {clock(record.time)}" + (f" by {record.actor}" if record.actor else "")
+    return ""
 
 
 def _runs(job: Job) -> str:
@@ -163,6 +178,13 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
         forbidden = may_reclaim(scene, shares_now(scene), unit)
         if forbidden is not None:
             yield Sentence(f"It may not reclaim room from other projects: {unstopped(forbidden)}.", seqs_of(pool.policy_revision))
+    drained = [pool.nodes[number] for number in pool.drained]
+    if drained:
+        names = few([node.name for node in drained])
+        yield Sentence(
+            f"Nothing new is placed on {names}, which {'is' if len(drained) == 1 else 'are'} being emptied.",
+            seqs_of(*(node.drain.seq for node in drained if node.drain is not None)),
+        )
     delayed = may_displace_at(pool, job)
     if delayed > pool.now and job.may_preempt:
         yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", seqs_of(pool.policy_revision))
@@ -198,6 +220,12 @@ def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterabl
         which = f"its {tasks_text(record.data.tasks)}" if record.data.tasks else "it"
         reason = f": {record.data.reason}" if record.data.reason else ""
         yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", seqs_of(record.seq))
+    elif isinstance(record.data, decisions.MigrationDecided):
+        nodes = count_text(len({share.node for share in record.data.placement}), "node")
+        reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
+        why = "because somebody asked for it" if record.data.cause == "migration" else "because it starts again"
+        text = f"At {clock(record.time)} it had to move, {why}{reason}; a place ({nodes}) is kept for it."
+        yield Sentence(text, seqs_of(record.seq))
     else:
         assert isinstance(record.data, decisions.PreemptionDecided)
         yield from _as_victim(job.id, record, record.data, history)
@@ -229,6 +257,16 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
         who = tasks_text(ranges(choice.movers)).capitalize()
         yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
+
+
+def _way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    data = record.data
+    attempt = job.attempt
+    if isinstance(data, decisions.EvictionDecided):
+        attempt = data.attempt
+    elif isinstance(data, decisions.PreemptionDecided):
+        attempt = next((choice.attempt for choice in data.victims if choice.job == job.id), attempt)
+    return course([each for each in history if each.seq > record.seq], attempt)
 
 
 def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
@@ -296,7 +334,7 @@ def _min_runtime(pool: Pool, job: Job, verb: str) -> int:
 
 def _takes(record: Record, job: str) -> bool:
     data = record.data
-    if isinstance(data, decisions.EvictionDecided):
+    if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
         return data.job == job
     return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
 

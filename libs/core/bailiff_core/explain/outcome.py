@@ -20,6 +20,10 @@ ENDS: Kinds = (decisions.JobRequeued, decisions.JobEnded)
 NEXT: dict[type[Payload], tuple[Kinds, str]] = {
     facts.JobSubmitted: (GETS_ROOM, "has got no place yet"),
     facts.JobCancelled: ((decisions.JobEnded,), "has not ended yet"),
+    facts.JobEvictionAsked: ((decisions.EvictionDecided, decisions.ReservationDropped, *ENDS), "still has its place"),
+    facts.JobPaused: ((facts.JobUnpaused, decisions.JobEnded), "is still paused"),
+    facts.JobUnpaused: (GETS_ROOM, "waits still"),
+    facts.JobMigrationAsked: ((decisions.MigrationDecided, decisions.MigrationRefused, *ENDS), "has not moved yet"),
     facts.DecisionFailed: ((decisions.JobEnded,), "is still held"),
     facts.EvictionBegun: (LEAVES, "is still on its way out"),
     facts.TaskStartRefused: (ENDS, ""),
@@ -33,6 +37,7 @@ NEXT: dict[type[Payload], tuple[Kinds, str]] = {
     decisions.JobShrunk: ((decisions.JobGrown, *ENDS), "still goes on without"),
     decisions.EvictionDecided: (LEAVES, "is still on its way out"),
     decisions.EvictionStuck: (LEAVES, "is still on its way out"),
+    decisions.MigrationDecided: (LEAVES, "is still on its way out"),
 }
 
 
@@ -102,6 +107,8 @@ def _left_open(record: Record) -> Iterable[_Open]:
             yield _Open(lambda later: _same_task(later, data, facts.TaskExited), "The task has not ended yet")
         case facts.NodeUnreachable() | facts.NodeLost():
             yield _Open(lambda later: _node_back(later, data.node), f"{data.node} has not been heard of since")
+        case facts.NodeDrained() | decisions.DrainDue():
+            yield _Open(lambda later: _undrained(later, data.node), f"{data.node} still takes nothing new")
         case facts.PolicyApplied():
             yield _Open(_policy_replaced, "It is still in force")
         case _ if data is not None and type(data) in NEXT:
@@ -140,6 +147,14 @@ def _milestone(later: Record, job: str) -> str | None:
             return f"{job} was back in the queue ({data.outcome})"
         case decisions.JobEnded():
             return f"{job} ended ({data.outcome})"
+        case decisions.EvictionDecided():
+            return f"{job} was told to leave"
+        case decisions.MigrationDecided():
+            return f"{job} was told to move"
+        case decisions.MigrationRefused():
+            return f"{job} was left where it is ({unstopped(data.reason)})"
+        case facts.JobUnpaused():
+            return f"{job} was let go on"
         case decisions.PreemptionRequested():
             return f"{job} asked for room again"
     return None
@@ -197,6 +212,13 @@ def _node_back(later: Record, node: str) -> str | None:
     if not isinstance(data, facts.NodeReachable | facts.NodeJoined | facts.NodeLost) or data.node != node:
         return None
     return f"{node} was declared lost" if isinstance(data, facts.NodeLost) else f"{node} was back"
+
+
+def _undrained(later: Record, node: str) -> str | None:
+    data = later.data
+    if isinstance(data, facts.NodeUndrained) and data.node == node:
+        return f"{node} was given back to work"
+    return None
 
 
 def _policy_replaced(later: Record) -> str | None:

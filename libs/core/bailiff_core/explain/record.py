@@ -1,6 +1,7 @@
 """One record about victims or waiting, in sentences of its own."""
 
 from bailiff_core.records import Record, decisions
+from bailiff_core.words import count_text
 
 from .said import Section, Sentence, clock, listed, seqs_of, tasks_text, unstopped
 from .victims import EVICTIONS, decided, needs, refused
@@ -31,4 +32,13 @@ def explain_record(record: Record) -> list[Section]:
             verb = "goes on" if evicted.tasks else "has to stop"
             text = f"{evicted.job} {verb}{which}, because {EVICTIONS[evicted.cause]}{reason}."
             return [Section("Why does it have to leave?", (Sentence(text, seqs_of(record.seq)),))]
+        case decisions.MigrationDecided() as moved:
+            nodes = count_text(len({share.node for share in moved.placement}), "node")
+            reason = f": {unstopped(moved.reason)}" if moved.reason else ""
+            what = f"Somebody asked for {moved.job} to move" if moved.cause == "migration" else f"{moved.job} has another size"
+            text = f"{what}{reason}. A place ({nodes}) is kept until {clock(moved.expires)}."
+            return [Section("Why does it have to leave?", (Sentence(text, seqs_of(record.seq)),))]
+        case decisions.MigrationRefused() as stays:
+            text = f"Somebody asked for {stays.job} to move, and there is no other place for it: {unstopped(stays.reason)}."
+            return [Section("Why does it stay?", (Sentence(text, seqs_of(record.seq)),))]
     return []

@@ -50,6 +50,9 @@ EVICTIONS = {
     "scaled": "it asks for fewer tasks",
     "policy": "the policy in force would not have admitted it, and was applied with --enforce",
     "time-limit": "it has run for as long as it may",
+    "paused": "somebody paused it",
+    "asked": "somebody asked for it",
+    "drain": "a node that it stood on is being emptied",
     "device": "a GPU broke under it",
     "over-share": "it uses more of a GPU than its share",
 }

@@ -50,6 +50,7 @@ def job_shrunk(pool: Pool, decision: decisions.JobShrunk) -> None:
     with changing(pool, job):
         job.tasks = [task for task in job.tasks if task.index not in gone]
     job.not_before = max(job.not_before, decision.not_before)
+    job.resized = job.resized or job.demand.elastic == "restart"
     pool.touched[job.id] = None
     pool.room_grew = True
     note_stale(pool, job)
@@ -65,7 +66,7 @@ def job_scaled(pool: Pool, fact: facts.JobScaled) -> None:
     job = pool.jobs[fact.job]
     minimum = fact.min_tasks
     if minimum is None:
-        minimum = job.demand.min_tasks if job.phase == "pending" else job.minimum
+        minimum = job.demand.min_tasks if job.phase in ("pending", "paused") else job.minimum
     groups = list(job.demand.tasks)
     groups[fact.group] = groups[fact.group].model_copy(update={"count": fact.tasks})
     if minimum is not None:

@@ -14,7 +14,12 @@ from .room import changing, close_plan, drop_promise, reindex, reordering, set_p
 from .selection import close_requests_of
 
 EVICTIONS_KEPT = 64
-INVOLUNTARY = ("preemption", "policy", "stale-gang")
+INVOLUNTARY = ("preemption", "policy", "stale-gang", "asked", "drain")
+AT_A_WISH = (
+    "paused",
+    "migration",
+    "resize",
+)  # they cost the job nothing that a rule counts, and it comes back whatever on_eviction says
 
 
 @folds(facts.JobSubmitted)
@@ -133,10 +138,11 @@ def back_to_queue(pool: Pool, job: Job) -> None:
         job.tasks = []
         job.eviction = None
     close_plan(pool, job)
-    job.reserved_until = None
+    job.reserved_until = job.wish = None
+    job.resized = False
     pool.touched[job.id] = None
     pool.room_grew = True
-    set_phase(pool, job, "pending")
+    set_phase(pool, job, "pending" if job.paused_seq is None else "paused")
     job.last_start = job.stale_since = None
 
 
@@ -152,7 +158,9 @@ def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
     job = pool.jobs[decision.job]
     if decision.outcome == "failed":
         job.failures += 1
-    elif decision.outcome != "lost":
+    elif decision.outcome == "lost":
+        job.losses += 1
+    elif decision.cause not in AT_A_WISH:
         job.evictions += 1
     if decision.outcome not in ("failed", "lost") or decision.cause in INVOLUNTARY:
         job.last_eviction = pool.now
@@ -193,7 +201,8 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
         job.tasks = []
         job.eviction = None
     close_plan(pool, job)
-    job.reserved_until = job.stale_since = None
+    job.reserved_until = job.stale_since = job.wish = job.paused_seq = None
     pool.room_grew = True
     close_requests_of(pool, job.id)
-    set_phase(pool, job, "failed" if decision.outcome == "evicted" else decision.outcome)
+    outcome = decision.outcome
+    set_phase(pool, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)

@@ -84,13 +84,25 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
         pool.ended[name] += fact.by
     for memo in pool.requests.values():
         memo.seen_at += fact.by
+    for number in pool.drained:
+        drain = pool.nodes[number].drain
+        if drain is not None and drain.deadline is not None:
+            drain.deadline += fact.by
 
 
 @folds(facts.LogTruncated)
 def log_truncated(pool: Pool, fact: facts.LogTruncated) -> None:
-    """An operator accepted the loss."""
-    pool.accepted_loss = (fact.epoch, fact.seq)
+    """An operator accepted the loss. Nothing is started until it is known what agents run."""
+    if (fact.epoch, fact.seq) > pool.accepted_loss:
+        pool.accepted_loss, pool.unsettled = (fact.epoch, fact.seq), True
     remember(pool, fact.request)
+
+
+@folds(facts.LogSettled)
+def log_settled(pool: Pool, _fact: facts.LogSettled) -> None:
+    """What is known to run is all that runs."""
+    pool.unsettled = False
+    pool.room_grew = True
 
 
 @folds(facts.InputRejected)
@@ -108,7 +120,8 @@ def input_rejected(pool: Pool, fact: facts.InputRejected) -> None:
 @folds(facts.DecisionFailed)
 def decision_failed(pool: Pool, fact: facts.DecisionFailed) -> None:
     """The job is left alone until someone cancels it."""
-    pool.jobs[fact.job].held_because = fact.error
+    job = pool.jobs[fact.job]
+    job.held_because, job.wish = fact.error, None
 
 
 def remember(pool: Pool, request: facts.RequestId) -> None:

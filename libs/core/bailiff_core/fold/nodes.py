@@ -63,6 +63,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved
         node.quarantined = known.quarantined
+        node.drain = known.drain
         if known.machine_id != fact.machine_id:  # what another machine left dirty is not here
             node.quarantined &= sum(1 << device.number for device in devices if device.id in present)
     pool.nodes[fact.number] = node

@@ -221,7 +221,8 @@ def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
         job.tasks = [task for task in job.tasks if task.state != "reserved"]
         job.eviction = eviction
     close_plan(pool, job)
-    job.reserved_until = job.stale_since = None
+    job.reserved_until = job.stale_since = job.wish = None
+    job.resized = False
     set_phase(pool, job, "evicting")
 
 

@@ -26,6 +26,8 @@ def task_started(pool: Pool, fact: facts.TaskStarted) -> None:
         return
     if job.last_start is None:
         job.last_start = pool.now
+        if job.demand.elastic == "restart":
+            job.not_before = pool.now + pool.rules.restarts.grow_after
     if job.first_wait is None:
         job.first_wait = pool.now - job.submitted_at
     if job.phase == "starting":

@@ -5,6 +5,7 @@ from itertools import islice
 
 from bailiff_core.fold.gang import at_work
 from bailiff_core.fold.growth import beyond
+from bailiff_core.fold.jobs import AT_A_WISH
 from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool, Task
@@ -15,8 +16,6 @@ from bailiff_core.records.payload import Decision
 
 from .outcome import gang_verdict, verdict
 
-FIRST_BACKOFF = 1_000_000
-LONGEST_BACKOFF = 64_000_000
 GROWTH_BACKOFF = 16_000_000
 CODES_TOLD = 100
 GOES_ON = ("starting", "running")
@@ -27,7 +26,7 @@ def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
     for job in _touched(pool):
         if job.cancelled and job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="cancelled", plan=job.plan)
-        if job.cancelled and job.phase == "pending":
+        if job.cancelled and job.phase in ("pending", "paused"):
             yield JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled")
 
 
@@ -69,23 +68,34 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="cancelled", exit_codes=codes)
     if cause == "time-limit":
         reason = f"it ran longer than its limit of {(job.demand.run_time_limit or 0) // 1_000_000} s"
+        return JobEnded(job=job.id, attempt=job.attempt, outcome="timed-out", exit_codes=codes, reason=reason)
+    if outcome in ("failed", "lost") and job.demand.on_failure == "end":
+        first = next(task for task in job.tasks if verdict(task) == outcome)
+        how = f"ended with exit code {first.exit_code}" if outcome == "failed" else "was lost"
+        reason = f"task {first.index} {how}, and its owner said on_failure: end"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
     if outcome == "failed" and job.failures >= job.demand.max_failures:
         first = next(task for task in job.tasks if verdict(task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
-    if outcome.startswith("preempted") and job.demand.on_eviction == "end":
+    if outcome.startswith("preempted") and job.demand.on_eviction == "end" and cause not in AT_A_WISH:
         return JobEnded(job=job.id, attempt=job.attempt, outcome="evicted", exit_codes=codes)
     preempted = outcome.startswith("preempted")
-    backoff = min(FIRST_BACKOFF << min(job.attempt, 16), LONGEST_BACKOFF)
     return JobRequeued(
         job=job.id,
         attempt=job.attempt,
         outcome=outcome,
         cause=cause,
         lost_gpu_ms=lost_gpu_ms(pool, job, held_gpu_milli(pool, job, job.tasks)),
-        not_before=0 if preempted else pool.now + backoff,
+        not_before=0 if preempted else pool.now + _backoff(pool, job),
     )
+
+
+def _backoff(pool: Pool, job: Job) -> int:
+    """How long a job waits that failed or lost a member, µs: longer each time, whatever it was evicted for meanwhile."""
+    rules = pool.rules.restarts
+    first = rules.backoff if job.demand.restart_backoff is None else job.demand.restart_backoff
+    return min(first << min(job.failures + job.losses, 16), max(first, rules.longest_backoff))
 
 
 def broken_attempts(pool: Pool) -> Iterator[Decision]:
@@ -96,9 +106,9 @@ def broken_attempts(pool: Pool) -> Iterator[Decision]:
         without = dict.fromkeys(task.index for task in _dispensable(pool, job))
         broken = [task for task in job.tasks if task.index not in without and _ended_badly(task)]
         if job.cancelled:
-            yield _stop(pool, job, "cancelled", "its owner wants it gone")
+            yield stop(pool, job, "cancelled", "its owner wants it gone")
         elif broken:
-            yield _stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
+            yield stop(pool, job, "gang-failure", f"task {broken[0].index} is gone, so the gang stops")
 
 
 def scaled_down(pool: Pool) -> Iterator[Decision]:
@@ -113,14 +123,14 @@ def scaled_down(pool: Pool) -> Iterator[Decision]:
                 yield ReservationDropped(job=job.id, reason="scaled", plan=job.plan, tasks=waiting)
             there = ranges(task.index for task in extra if task.state != "reserved")
             if there:
-                yield _stop(pool, job, "scaled", f"it asks for {job.size} tasks now", there)
+                yield stop(pool, job, "scaled", f"it asks for {job.size} tasks now", there)
 
 
 def overdue_jobs(pool: Pool) -> Iterator[Decision]:
     """A job that has run as long as it may is stopped."""
     while pool.run_limits and pool.run_limits[0][0] <= pool.now:
         job = pool.jobs[pool.run_limits[0][1]]
-        yield _stop(pool, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
+        yield stop(pool, job, "time-limit", f"it may run for {(job.demand.run_time_limit or 0) // 1_000_000} s, which are over")
 
 
 def _dispensable(pool: Pool, job: Job) -> list[Task]:
@@ -143,13 +153,14 @@ def _ended_badly(task: Task) -> bool:
     return task.state in ("exited", "released") and verdict(task) != "finished"
 
 
-def _stop(pool: Pool, job: Job, cause: str, reason: str, tasks: str = "") -> Decision:
+def stop(pool: Pool, job: Job, cause: str, reason: str, tasks: str = "", grace: int | None = None) -> Decision:
+    """The job, or these tasks of it, are told to leave, with its own grace where no other is given (µs)."""
     return EvictionDecided.model_validate(
         {
             "job": job.id,
             "attempt": job.attempt,
             "cause": cause,
-            "grace": grace_of(pool, job),
+            "grace": grace_of(pool, job) if grace is None else grace,
             "reason": reason,
             "tasks": tasks,
         }

@@ -45,9 +45,16 @@ def evictions_of(job: Job) -> list[Leaving]:
 
 
 def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
-    """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet."""
+    """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet.
+
+    So does a job that was to move and that nobody was told of, when the place kept for it is gone.
+    """
     for entry in leaving(pool):
         eviction = entry.eviction
+        if eviction.cause in ("migration", "resize") and not entry.job.promise and eviction.begun_seq is None:
+            reason = "the place that was kept for it is gone"
+            yield EvictionWithdrawn(job=entry.job.id, attempt=entry.job.attempt, plan=None, told=False, reason=reason)
+            continue
         if eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
             continue
         told = eviction.begun_seq is not None

@@ -12,6 +12,8 @@ from bailiff_core.placement.shares import to_shares
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
 
+from .resize import start_again, told_already
+
 
 def moved_jobs(pool: Pool) -> Iterator[Decision]:
     """A job that was moved and has left its old place gets the one that was kept for it; so does a member of one that runs."""
@@ -46,7 +48,9 @@ def reservations(pool: Pool) -> Iterator[Decision]:
 
 def _kept_for_later(pool: Pool, job: Job) -> Iterator[Decision]:
     part = "" if job.phase == "evicting" else ranges(task.index for task in job.promise)
-    if job.promise and _room_gone(pool, job, job.promise):
+    if job.promise and _on_drained(pool, job.promise):
+        yield ReservationDropped(job=job.id, reason="drain", tasks=part)
+    elif job.promise and _room_gone(pool, job, job.promise):
         yield ReservationDropped(job=job.id, reason="room-gone", tasks=part)
     elif job.promise_until is not None and job.promise and pool.now >= job.promise_until:
         yield ReservationDropped(job=job.id, reason="expired", tasks=part)
@@ -59,12 +63,18 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
     plan = pool.plans.get(job.plan) if job.plan is not None else None
     if plan is not None and plan.given_up is not None:
         yield ReservationDropped(job=job.id, reason="given-up", plan=job.plan, tasks=part)
+    elif _on_drained(pool, members):
+        yield ReservationDropped(job=job.id, reason="drain", plan=job.plan, tasks=part)
     elif _room_gone(pool, job, members):
         yield ReservationDropped(job=job.id, reason="room-gone", plan=job.plan, tasks=part)
     elif job.reserved_until is not None and pool.now >= job.reserved_until:
         yield ReservationDropped(job=job.id, reason="expired", plan=job.plan, tasks=part)
+    elif pool.unsettled:
+        return  # who knows what the log has forgotten may still be there
     elif part and not at_work(job):
         return  # the last member that they were to join has ended, and its release decides what becomes of the job
+    elif part and told_already(pool, job):
+        yield from _grown_anew(pool, job, members)
     elif not part or job.demand.sub_groups:
         if _room_free(pool, job, members):
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=part)
@@ -75,6 +85,26 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
                 ready.append(task)
         if ready:
             yield JobStartOrdered(job=job.id, attempt=job.attempt, tasks=ranges(task.index for task in ready))
+
+
+def _grown_anew(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
+    """A gang that does not grow live starts again with those whose room is free; for a plan it waits until all of it is."""
+    here = [task for task in job.tasks if task.state in ("starting", "running")]
+    if job.phase != "running" or len(here) + len(members) < len(job.tasks) or any(task.eviction is not None for task in here):
+        return
+    ready: list[Task] = []
+    for task in members:
+        if _room_free(pool, job, [*ready, task]):
+            ready.append(task)
+    whole = job.plan is not None or job.demand.sub_groups
+    if ready and (len(ready) == len(members) or not whole):
+        size = len(here) + len(ready)
+        yield start_again(pool, job, sorted([*here, *ready], key=lambda task: task.index), f"it grows to {size} tasks")
+
+
+def _on_drained(pool: Pool, members: list[Task]) -> bool:
+    """Some of it is promised on a node that is being emptied."""
+    return bool(pool.drained) and any(pool.nodes[task.node].drain is not None for task in members)
 
 
 def _room_gone(pool: Pool, job: Job, members: list[Task]) -> bool:

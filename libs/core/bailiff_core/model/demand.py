@@ -49,7 +49,10 @@ class JobDemand(Document):
     """A gang of tasks that runs whole or not at all. What is left out takes the policy's default.
 
     grace: from notice to KILL; kill_after: the part of it from TERM to KILL. stale_grace: how long it may go on with a
-    member too few; -1: for ever.
+    member too few; -1: for ever. on_failure: what the failure or the loss of a member means: the gang starts again, a
+    failure at most `max_failures` times, or it ends. restart_backoff: the first pause before that, doubled with each
+    further one. elastic: how a job that may run with fewer tasks takes another number of them: live, or by a restart of all
+    with the new number.
     """
 
     job: Name
@@ -69,6 +72,9 @@ class JobDemand(Document):
     stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
     max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
+    on_failure: Literal["restart", "end"] = "restart"
+    restart_backoff: Duration | None = None
+    elastic: Literal["live", "restart"] = "live"
     pack: Literal["binpack", "spread"] | None = None
 
     @model_validator(mode="after")

@@ -149,12 +149,24 @@ class PreemptionRules(Document):
 class EvictionRules(Document):
     """How long a victim has between the notice and KILL, and of that between TERM and KILL, where nobody else says.
 
-    kill_after: where nobody says at all, a fifth of the grace.
+    kill_after: where nobody says at all, a fifth of the grace. short_grace: at most so long where a node is drained fast.
     """
 
     grace: Duration = 150_000_000
+    short_grace: Duration = 5_000_000
     kill_after: Duration | None = None
     stuck_after: Duration = 120_000_000
+
+
+class RestartRules(Document):
+    """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
+
+    What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
+    """
+
+    backoff: Duration = 2_000_000
+    longest_backoff: Duration = 64_000_000
+    grow_after: Duration = 300_000_000
 
 
 class NodeRules(Document):
@@ -199,6 +211,7 @@ class Policy(Document):
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
     preemption: PreemptionRules = PreemptionRules()
     eviction: EvictionRules = EvictionRules()
+    restarts: RestartRules = RestartRules()
     nodes: NodeRules = NodeRules()
     devices: DeviceRules = DeviceRules()
     retention: RetentionRules = RetentionRules()

@@ -9,11 +9,13 @@ from .demand import JobDemand, TaskGroup
 from .policy import Policy
 
 TaskState = Literal["reserved", "starting", "running", "exited", "released"]
-JobPhase = Literal["pending", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
+JobPhase = Literal["pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled"]
 NodeState = Literal["ready", "unreachable", "lost"]
 EvictionCause = Literal[
-    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"
-]
+    "preemption", "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
+    "paused", "asked", "drain", "migration", "resize",
+]  # fmt: skip
+DrainMode = Literal["graceful", "quick", "fast"]
 
 ENDED: frozenset[JobPhase] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -55,12 +57,23 @@ class Room:
 
 
 @dataclass(slots=True)
+class Drain:
+    """A node that is being emptied, since the record `seq`. due: what runs there leaves now. deadline: µs on log time."""
+
+    seq: int
+    mode: DrainMode
+    reason: str = ""
+    deadline: int | None = None
+    due: bool = False
+
+
+@dataclass(slots=True)
 class Node:
     """One machine. `held`, `releasing` and `reserved` are sums over the tasks that stand on it.
 
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
     reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
-    lease: the longest one that its agent may go by, µs.
+    lease: the longest one that its agent may go by, µs. drain: why it takes nothing new.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
@@ -81,6 +94,12 @@ class Node:
     quarantined: int = 0
     lease: int = 0
     silence_counts: bool = False
+    drain: Drain | None = None
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything new may be placed there."""
+        return self.state == "ready" and self.drain is None
 
 
 @dataclass(slots=True)
@@ -141,6 +160,16 @@ class Task:
 
 
 @dataclass(slots=True)
+class Wish:
+    """What somebody wants of a job that has a place, until it is decided on: that it leaves, or moves (to `node`)."""
+
+    seq: int
+    kind: Literal["evict", "migrate"]
+    reason: str = ""
+    node: str | None = None
+
+
+@dataclass(slots=True)
 class Job:
     """A gang and where it stands. Times are µs UTC on log time.
 
@@ -150,7 +179,9 @@ class Job:
     which verb (a job that is moved).
     evicted_at: involuntary evictions that a rule still counts. stale_since: since when the running gang lacks a member
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
-    waited for its first start. step: how far its earlier attempts are known to have come.
+    waited for its first start. step: how far its earlier attempts are known to have come. paused_seq: the record that
+    paused it; None while it is not paused. resized: members that were told of are gone, and the others are to start again
+    without them.
     """
 
     id: str
@@ -177,6 +208,7 @@ class Job:
     last_eviction: int | None = None
     evictions: int = 0
     failures: int = 0
+    losses: int = 0
     ended_at: int | None = None
     last_checkpoint: int | None = None
     evicted_at: list[int] = field(default_factory=list)
@@ -192,6 +224,10 @@ class Job:
     next_request_at: int = 0
     refused_requests: int = 0
     step: int | None = None
+    paused_seq: int | None = None
+    pause_reason: str = ""
+    wish: Wish | None = None
+    resized: bool = False
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
@@ -286,13 +322,15 @@ class Pool:
     leaving: those of them that wait for room, whose tasks do not all run yet, that are being evicted (dicts used as
     ordered sets).
     ended: jobs by end time. epochs: where each epoch began, by seq. accepted_loss: the highest (epoch, seq) that an
-    operator gave up. answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
+    operator gave up. unsettled: since then, it is not known yet whether tasks live that the log has forgotten.
+    answers: the proposal being dealt with, by the seq of the request. touched: jobs that facts of
     this turn are about. room_grew: something that did not fit before may fit now; until then, unplaceable holds why a
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
     queued: the jobs in `queue`, to look up.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
     for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
     between turns, or are caches.
+    drained: nodes that are being emptied, in the order of the requests.
     run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
     applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
     """
@@ -309,6 +347,7 @@ class Pool:
     engine: str = ""
     epochs: dict[int, int] = field(default_factory=dict)
     accepted_loss: tuple[int, int] = (0, -1)
+    unsettled: bool = False
     policy: Policy | None = None
     policy_revision: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
@@ -331,6 +370,7 @@ class Pool:
     reports_stale: list[str] = field(default_factory=list)
     run_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)
+    drained: dict[int, None] = field(default_factory=dict)
     enforcing: bool = False
     touched: dict[str, None] = field(default_factory=dict)
     room_grew: bool = True

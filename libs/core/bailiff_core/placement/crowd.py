@@ -12,6 +12,7 @@ from bailiff_core.model.places import bits
 from bailiff_core.model.units import Unit
 
 from .budget import Budget
+from .descent import NODES_PER_STEP
 from .devices import device_choices, kind_of
 from .domains import Key, key_of
 from .gang import GangPlace, TaskPlace
@@ -20,7 +21,6 @@ from .parts import Part, parts_of, topology_problem
 from .rooms import NodeRoom, Rooms, slots_for
 from .solve import hardest_first
 
-NODES_PER_STEP = 16
 Undo = list[tuple[int, list[tuple[int, Key | None]]]]  # marks of rooms, and where bonds were before
 
 

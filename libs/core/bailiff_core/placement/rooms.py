@@ -118,8 +118,8 @@ class Rooms:
 
     @classmethod
     def of(cls, pool: Pool) -> "Rooms":
-        """What is free on the ready nodes."""
-        return cls((_node_room(node) for node in pool.nodes.values() if node.state == "ready"), pool)
+        """What is free on the nodes that take work."""
+        return cls((_node_room(node) for node in pool.nodes.values() if node.takes_work), pool)
 
     @classmethod
     def when_empty(cls, pool: Pool) -> "Rooms":
@@ -141,14 +141,14 @@ class Rooms:
                 self._footings.pop(key, None)
             node, known = pool.nodes[number], self.nodes.get(number)
             self.labels[number] = node.labels
-            if known is not None and node.state == "ready" and known.describes(node):
+            if known is not None and node.takes_work and known.describes(node):
                 known.node = node
                 unheld, later = _free(node, known.usable, known.units)
                 if (known.unheld, known.later) != (unheld, later):
                     known.put(unheld, later)
                     self.changed.append(known)
-            elif known is not None or node.state == "ready":
-                self._exchange(number, known, _node_room(node) if node.state == "ready" else None)
+            elif known is not None or node.takes_work:
+                self._exchange(number, known, _node_room(node) if node.takes_work else None)
         self._forget_changes()
 
     def _exchange(self, number: int, known: NodeRoom | None, fresh: NodeRoom | None) -> None:
@@ -197,14 +197,9 @@ class Rooms:
                 self.tallies.clear()
             by_name = self.by_name()
             listed = [by_name[name] for name in sorted(dict.fromkeys(need.nodes)) if name in by_name]
-            found = []
-            for node in listed if need.nodes else by_name.values():
-                if not need.kind.admits(node.labels):
-                    continue
-                devices = node.devices_of(need.models)
-                if need.hosts(node.units, devices) >= need.devices:
-                    found.append((node, devices))
-            self._suited[key] = found
+            every = need._replace(nodes=())  # each that is listed is one of those named
+            among = listed if need.nodes else by_name.values()
+            self._suited[key] = [(node, node.devices_of(need.models)) for node in among if suits(every, node)]
         return self._suited[key]
 
     def mark(self) -> int:
@@ -221,6 +216,10 @@ class Rooms:
     def take(self, node: NodeRoom, amount: Room, *, later: bool) -> None:
         """So much of the node is used from now on: by tasks that start, or with `later` only promised."""
         self._change(node, node.unheld if later else less(node.unheld, amount, node.units), less(node.later, amount, node.units))
+
+    def close(self, node: NodeRoom) -> None:
+        """As if nothing were free on the node, now or later."""
+        self._change(node, Room(), Room())
 
     def evict(self, unit: Unit) -> None:
         """As if the unit were told to leave: its room comes later. Of tasks not started the promise is dropped."""
@@ -270,6 +269,13 @@ class Rooms:
         self._changes.append((node, node.unheld, node.later))
         self.changed.append(node)
         node.put(unheld, later)
+
+
+def suits(need: Need, node: NodeRoom) -> bool:
+    """Whether a task may use the node at all, full or not."""
+    if not need.kind.admits(node.labels) or (need.nodes and node.name not in need.nodes):
+        return False
+    return need.hosts(node.units, node.devices_of(need.models)) >= need.devices
 
 
 def slots_for(need: Need, node: NodeRoom, room: Room, suited: int) -> int:

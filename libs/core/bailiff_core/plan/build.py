@@ -48,7 +48,12 @@ def build(snapshot: Snapshot, layout: Layout) -> Pool:
         at = snapshot.now if job.doc.submitted is None else job.doc.submitted
         happens(pool, submission(job), at=max(at, pool.now))
     happens(pool, facts.ClockAdvanced(), at=max(pool.now, snapshot.now))
+    for node in layout.nodes:
+        if node.doc.drained:
+            happens(pool, facts.NodeDrained(request=request(f"drain {node.doc.name}"), node=node.doc.name))
     for job in submitted:
+        if job.doc.paused:
+            happens(pool, facts.JobPaused(request=request(f"pause {job.doc.name}"), job=job.doc.name))
         _bring_to_its_state(pool, job)
         _remember(pool, job, snapshot.now)
     pool.reclaimed_at.update(snapshot.reclaimed_at)

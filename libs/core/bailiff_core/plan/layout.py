@@ -205,6 +205,7 @@ def _job(
     groups = [each.name for each in doc.sub_groups]
     faults += tree_faults([(each.name, each.parent) for each in doc.sub_groups], (*place, "sub_groups"))
     faults += _idle_minima(doc, place)
+    faults += _paused_and_placed(doc, place)
     tasks = [task for at, entry in enumerate(doc.tasks) for task in _tasks(doc, place, at, entry, nodes, groups, faults)]
     _no_names_twice(tasks, faults)
     if len(tasks) > MOST_TASKS:
@@ -219,6 +220,14 @@ def _job(
     if problem is not None:
         faults.append(Fault((*place, "sub_groups"), problem))
     return LaidJob(doc, place, class_name, demand, by_index)
+
+
+def _paused_and_placed(doc: JobDoc, place: Place) -> Iterator[Fault]:
+    """Tasks of a paused job that stand somewhere."""
+    for at, entry in enumerate(doc.tasks):
+        state, node = _either(doc, entry, "state"), _either(doc, entry, "node")
+        if doc.paused and (state in STANDING or node is not None):
+            yield Fault((*place, "paused"), f"a paused job has no place, and its task entry {at} stands on a node")
 
 
 def _idle_minima(doc: JobDoc, place: Place) -> Iterator[Fault]:

@@ -56,7 +56,7 @@ def _ended(job: Job | None, before: TaskAt) -> TaskAt:
 def _state(pool: Pool, job: Job, index: int, since: int) -> TaskAt:
     task = job.task(index)
     if task is None:
-        return TaskAt(state="pending")
+        return TaskAt(state="paused" if job.phase == "paused" else "pending")
     if task.state == "released":
         return TaskAt(state="succeeded" if task.exit_code == 0 else "failed")
     if task.state == "reserved":
@@ -311,7 +311,7 @@ def waiting_lines(pool: Pool, names: Names, made: Sequence[Decision]) -> tuple[W
     unasked = Unasked(pool)
     for name, members in names.items():
         job = pool.jobs.get(name)
-        if job is None or job.phase in ENDED or job.eviction is not None:
+        if job is None or job.phase in (*ENDED, "paused") or job.eviction is not None:
             continue
         lacking = tuple(member for index, member in enumerate(members) if job.task(index) is None)
         if not lacking:

@@ -10,6 +10,7 @@ from bailiff_core.model.document import Document
 Number = int | float
 State = Literal[
     "pending",
+    "paused",
     "placed",
     "reserved",
     "running",
@@ -89,7 +90,7 @@ class DecisionLine(Document):
     than `at_least`. excluded: how many jobs each rule kept from being victims. tried: the verbs before, which found nobody.
     """
 
-    verb: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang"]
+    verb: Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gang", "migrate"]
     job: str
     tasks: tuple[str, ...]
     outcome: Literal["placed", "reserved", "evicted"]

@@ -54,7 +54,10 @@ class DeviceDoc(Document):
 
 
 class NodeDoc(Document):
-    """One machine. Its GPUs are counted (`gpus`, all of one model and memory; their ids are 0, 1, ...) or listed (`devices`)."""
+    """One machine. Its GPUs are counted (`gpus`, all of one model and memory; their ids are 0, 1, ...) or listed (`devices`).
+
+    drained: it gets nothing new; what stands there stays.
+    """
 
     name: Name
     gpus: Annotated[Integer, Field(ge=0, le=64)] | None = None
@@ -65,6 +68,7 @@ class NodeDoc(Document):
     memory: Bytes = 0
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
+    drained: bool = False
 
 
 class TaskFields(Document):
@@ -113,6 +117,7 @@ class JobDoc(TaskFields):
     class or priority: one of them; a plain number of 100 or more is not preemptible unless said otherwise. submitted:
     left out, it is `now`. last_start: left out, when it was submitted. evicted_at: involuntary evictions, which
     `evictions` counts. stale_since: since when a running gang lacks a member that it needs, left out: from now on.
+    paused: it has no place and asks for none.
     """
 
     name: Name
@@ -142,6 +147,7 @@ class JobDoc(TaskFields):
     labels: Labels = Field(default_factory=dict)
     user: OpaqueId | None = None
     pack: Literal["binpack", "spread"] | None = None
+    paused: bool = False
 
 
 def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:

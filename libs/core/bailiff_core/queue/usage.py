@@ -225,6 +225,8 @@ class Usage:
 
     def _measured(self, job: Job) -> _Counted:
         leaf = self.leaf_of(job)
+        if job.phase == "paused":
+            return _Counted(leaf, job.preemptible, NOTHING, NOTHING)
         everything = of_job(job, self.smallest)
         if not job.tasks and not job.promise:
             return _Counted(leaf, job.preemptible, NOTHING, everything)
@@ -276,8 +278,8 @@ def counts(job: Job, task: Task) -> bool:
 
 
 def _capacity(node: Node) -> tuple[Amounts, tuple[int, ...]]:
-    """What a ready node has, and the memory of each of its devices that can be used."""
-    if node.state != "ready":
+    """What a node that takes work has, and the memory of each of its devices that can be used."""
+    if not node.takes_work:
         return NOTHING, ()
     usable = node.capacity.devices & ~node.quarantined
     devices = [device for device in node.devices if device.healthy and usable >> device.number & 1]

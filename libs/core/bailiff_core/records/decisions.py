@@ -14,11 +14,14 @@ VerbName = Literal["allocate", "consolidate", "reclaim", "preempt"]
 
 
 class JobPlaced(Decision):
-    """The gang has its place. `reserved`: some of the room is still on its way out, so nothing starts yet."""
+    """The gang has its place. `reserved`: some of the room is still on its way out, so nothing starts yet.
+
+    verb: by which it got the place; `migrate`: it was moved there because somebody asked for it.
+    """
 
     job: Name
     attempt: Count
-    verb: VerbName = "allocate"
+    verb: VerbName | Literal["migrate"] = "allocate"
     placement: tuple[NodeShare, ...]
     reserved: bool = False
     expires: Time | None = None
@@ -47,7 +50,7 @@ class ReservationDropped(Decision):
     """The reservation is gone: it expired, its job went away, or its room did. tasks: only these, of a job that runs."""
 
     job: Name
-    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy"]
+    reason: Literal["expired", "cancelled", "room-gone", "given-up", "preempted", "scaled", "policy", "paused", "asked", "drain"]
     plan: Count | None = None
     tasks: str = ""
 
@@ -133,10 +136,42 @@ class EvictionDecided(Decision):
 
     job: Name
     attempt: Count
-    cause: Literal["cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share"]
+    cause: Literal[
+        "cancelled", "gang-failure", "stale-gang", "scaled", "policy", "time-limit", "device", "over-share",
+        "paused", "asked", "drain",
+    ]  # fmt: skip
     grace: Duration
     reason: Annotated[str, Field(max_length=1000)] = ""
     tasks: str = ""
+
+
+class DrainDue(Decision):
+    """The deadline of a graceful drain is over: what is still on the node leaves now."""
+
+    node: Name
+
+
+class MigrationDecided(Decision):
+    """The job leaves for this place, which is kept for it until `expires`: its next attempt starts there.
+
+    cause: somebody asked for it, or the gang has another size now and starts again with that.
+    """
+
+    job: Name
+    attempt: Count
+    placement: tuple[NodeShare, ...]
+    grace: Duration
+    expires: Time
+    reason: Annotated[str, Field(max_length=1000)] = ""
+    cause: Literal["migration", "resize"] = "migration"
+
+
+class MigrationRefused(Decision):
+    """There is no other place for the job now; it stays where it is."""
+
+    job: Name
+    attempt: Count
+    reason: Annotated[str, Field(max_length=2000)]
 
 
 class EvictionStuck(Decision):
@@ -159,7 +194,7 @@ class EvictionWithdrawn(Decision):
 
 
 class JobRequeued(Decision):
-    """The attempt is over and the job is back in the queue, at its old place."""
+    """The attempt is over and the job is back in the queue, at its old place; a paused one is set aside."""
 
     job: Name
     attempt: Count
@@ -170,11 +205,14 @@ class JobRequeued(Decision):
 
 
 class JobEnded(Decision):
-    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100."""
+    """The job is over for good. exit_codes: of tasks that did not end with 0, by task, at most the first 100.
+
+    timed-out: it ran for as long as its run-time limit, and had not finished when its grace was over.
+    """
 
     job: Name
     attempt: Count
-    outcome: Literal["succeeded", "failed", "cancelled", "evicted"]
+    outcome: Literal["succeeded", "failed", "cancelled", "evicted", "timed-out"]
     exit_codes: dict[str, Integer] = Field(default_factory=dict)
     reason: Annotated[str, Field(max_length=1000)] = ""
 

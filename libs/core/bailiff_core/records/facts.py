@@ -127,6 +127,10 @@ class LogTruncated(Fact):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
+class LogSettled(Fact):
+    """After a loss every agent has said what it runs, and what this log does not know has ended: starts go on."""
+
+
 # --- requests
 
 
@@ -162,6 +166,61 @@ class JobReclassified(Fact):
     request: RequestId
     job: Name
     priority_class: Name
+
+
+class JobEvictionAsked(Fact):
+    """Somebody wants the job off its place; it goes back to the queue."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobPaused(Fact):
+    """Somebody wants the job set aside: no GPU and no place, until it is unpaused."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobUnpaused(Fact):
+    """A paused job may run again: it goes through the queue."""
+
+    request: RequestId
+    job: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class JobMigrationAsked(Fact):
+    """Somebody wants the job elsewhere: on `node`, or, left out, on other nodes than those it stands on."""
+
+    request: RequestId
+    job: Name
+    node: Name | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NodeDrained(Fact):
+    """An operator says that the node gets nothing new, and that what runs there is to leave.
+
+    mode: graceful: after `deadline`, and before it only by itself; quick: now, with its whole grace; fast: now, with the
+    policy's short grace. deadline: from now on, by when the node is to be empty; left out with graceful: whenever.
+    """
+
+    request: RequestId
+    node: Name
+    mode: Literal["graceful", "quick", "fast"] = "graceful"
+    deadline: Duration | None = None
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NodeUndrained(Fact):
+    """An operator says that the node takes work again."""
+
+    request: RequestId
+    node: Name
+    reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 class NodeReplaced(Fact):
@@ -375,7 +434,8 @@ class TaskProgressed(TaskFact):
 class TaskResumed(TaskFact):
     """The task goes on with `step`, from a checkpoint of `from_attempt`.
 
-    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that were damaged.
+    steps_lost: how many that earlier attempts are known to have done are done again. passed_over: newer checkpoints that
+    were damaged.
     """
 
     step: Count

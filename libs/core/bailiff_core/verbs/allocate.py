@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bailiff_core.lifecycle.resize import told_already
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit
@@ -31,7 +32,7 @@ def allocate(pool: Pool) -> Iterator[Decision]:
     head of the queue, because others may not delay it. Whoever was passed over for its sake is tried again when
     something else is kept for it, or when others may come before it.
     """
-    if "allocate" not in pool.rules.preemption.verbs:
+    if pool.unsettled or "allocate" not in pool.rules.preemption.verbs:
         return
     if pool.room_grew:
         pool.unplaceable.clear()
@@ -79,6 +80,8 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
     scene = scene_of(pool)
     too_soon = keeps_from_borrowing(scene, unit)
+    if unit.job.phase == "starting" and told_already(pool, unit.job):
+        too_soon = "it grows once all of it runs"
     if too_soon is not None:
         return too_soon
     pool.untried.pop(unit.job.id, None)
@@ -188,7 +191,7 @@ def behind_selection(pool: Pool, job: Job) -> bool:
 
 def _placed(pool: Pool, unit: Unit, place: GangPlace) -> Decision:
     job = unit.job
-    waits = place.later or job.phase == "reserved"
+    waits = place.later or job.phase == "reserved" or told_already(pool, job)
     expires = pool.now + pool.rules.preemption.reservation_expiry if waits else None
     shares = to_shares(place)
     if job.phase != "pending":

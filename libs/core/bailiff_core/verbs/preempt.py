@@ -40,7 +40,7 @@ LONGEST_TEXT = 2000  # of `would_need`; the reason may repeat what a proposal sa
 def request_preemptions(pool: Pool, most: int = LARGEST_SELECTION) -> Iterator[Decision]:
     """Open one selection for the first waiting units (`most` of them) that room may be made for. At most one is out at a time."""
     rules = pool.rules.preemption
-    if pool.selection is not None or not any(verb in rules.verbs for verb in DISPLACING):
+    if pool.unsettled or pool.selection is not None or not any(verb in rules.verbs for verb in DISPLACING):
         return
     losers = Losers(pool)
     if not losers.anybody:

@@ -12,7 +12,7 @@ from bailiff_core.placement.domains import key_of
 from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.parts import Part, parts_of
-from bailiff_core.placement.rooms import Rooms
+from bailiff_core.placement.rooms import Rooms, suits
 from bailiff_core.placement.shares import from_shares, to_shares
 from bailiff_core.protections import Shields
 from bailiff_core.queue.gates import Shares, over_limit
@@ -238,13 +238,12 @@ def _obstacle(rooms: Rooms, unit: Unit, place: GangPlace) -> str | None:
     """Why the unit cannot stand exactly there, or `None`."""
     mark = rooms.mark()
     need_of = {index: need for need, indices in needs_of_unit(unit).items() for index in indices}
-    suited = {need: dict(rooms.suited(need)) for need in dict.fromkeys(need_of.values())}
     problem = None
     for task in place.tasks:
         need, node = need_of[task.index], rooms.nodes.get(task.node)
         if node is None:
             problem = f"node {task.node} takes no tasks now"
-        elif node not in suited[need] or task.devices & ~suited[need][node]:
+        elif not suits(need, node) or task.devices & ~node.devices_of(need.models):
             problem = f"task {task.index} may not stand on {node.name} with these devices"
         elif not contains(node.later, need.amount(node.units, task.devices)):
             problem = f"there is no room for task {task.index} on {node.name}"

@@ -11,7 +11,7 @@ from bailiff_core.model.policy import Verb
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
-from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.parts import has_rules
 from bailiff_core.placement.rooms import slots_for
 from bailiff_core.scene import Scene
@@ -19,7 +19,7 @@ from bailiff_core.scene import Scene
 from .candidates import Board, Chain, Field, Step
 from .fit import PlaceFit
 from .search import Found
-from .shortlist import WORTH_IT, among_few
+from .shortlist import WORTH_IT, Shortlist, among_few
 from .terms import Terms
 from .tree import in_order, put_back_all
 
@@ -42,6 +42,9 @@ def kind_by_kind(
     kinds = [Unit(unit.job, tuple(indices), unit.core) for indices in needs_of_unit(unit).values()]
     if len(scene.pool.active) < WORTH_IT or len(kinds) < 2 or has_rules(unit.job.demand) or terms.limited:
         return None
+    too_many = _too_many_together(scene, board, unit, verb, under_share)
+    if too_many is not None:
+        return too_many
     alone: list[_Kind] = []
     for kind in kinds:
         if not _lacks(scene, kind):
@@ -66,6 +69,39 @@ def kind_by_kind(
     if place is None or terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
         return None
     return first.field, Found(steps, proven=steps is first.steps, bound=first.steps, place=place)
+
+
+def _too_many_together(
+    scene: Scene, board: Board, unit: Unit, verb: Verb, under_share: Mapping[str, bool]
+) -> tuple[Field, Found] | None:
+    """That the kinds cannot all stand even if all leave who may: counted in tasks of one of them.
+
+    A task of another kind that may stand nowhere else takes the room of as many of these as its GPUs have theirs.
+    """
+    groups = board.groups(verb, unit.job)
+    if groups is None:
+        return None
+    priorities = sorted({group[1] for group in groups.yielding} & scene.holdings.levels.keys())
+    needs = {need: len(indices) for need, indices in needs_of_unit(unit).items()}
+    for need in needs:
+        if not need.gpus:
+            continue
+        asked = sum(count * (other.gpus // need.gpus) for other, count in needs.items() if _only_where(other, need))
+        if asked == needs[need]:
+            continue
+        places = Shortlist(scene.holdings, scene.rooms, need, priorities).most_slots()
+        if asked > places:
+            tasks = " and ".join(f"{count} × ({other})" for other, count in needs.items())
+            room = f"as much room as {asked} × ({need}); with all permitted victims gone there is room for {places} at most"
+            return board.few(verb, unit.job, (), groups, under_share), Found(proven=True, why=f"needs {tasks}, {room}")
+    return None
+
+
+def _only_where(one: Need, other: Need) -> bool:
+    """Whether every node and device that suits the one suits the other as well."""
+    models = not other.models or (bool(one.models) and all(model in other.models for model in one.models))
+    nodes = not other.nodes or (bool(one.nodes) and all(name in other.nodes for name in one.nodes))
+    return models and nodes and all(label in one.labels for label in other.labels)
 
 
 def _lacks(scene: Scene, kind: Unit) -> bool:

@@ -100,9 +100,12 @@ class Shortlist:
         """The least prices of 1, 2, ... `most` slots more. `None`: there are too many classes."""
         losses = []
         for level in self._levels:
-            held = np.clip(now - level.since[self.rows], 0, rules.max_counted_loss) + rules.restart_cost
-            lost = np.cumsum(held // 1_000, axis=1)  # rounded down per GPU, so never more than what a job's loss rounds to
-            losses.append(np.concatenate([np.zeros((len(self.rows), 1), np.int64), lost], axis=1))
+            lost = np.zeros((len(self.rows), level.since.shape[1] + 1), np.int64)
+            held = np.subtract(now, level.since[self.rows], out=lost[:, 1:])
+            np.clip(held, 0, rules.max_counted_loss, out=held)
+            held += rules.restart_cost
+            held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
+            losses.append(np.cumsum(lost, axis=1, out=lost))
         found = []
         for gained in range(1, most + 1):
             rates = self._rates(gained, losses)

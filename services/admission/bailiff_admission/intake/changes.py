@@ -9,11 +9,12 @@ from .rejected import Rejected
 from .submission import class_for
 
 MOST_TASKS = 10_000
+WAITS = ("pending", "paused")
 
 
 def cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] | Rejected:
     """The job's end, whatever it is doing."""
-    job = _living(pool, cancel.job)
+    job = living(pool, cancel.job)
     if isinstance(job, Rejected):
         return job
     return [JobCancelled(request=request, job=cancel.job, reason=cancel.reason)]
@@ -21,7 +22,7 @@ def cancelled(pool: Pool, request: RequestId, cancel: CancelJob) -> list[Fact] |
 
 def scaled(pool: Pool, request: RequestId, actor: str, scale: ScaleJob) -> list[Fact] | Rejected:
     """Another number of tasks, never fewer than the job needs."""
-    job = _living(pool, scale.job)
+    job = living(pool, scale.job)
     if isinstance(job, Rejected):
         return job
     entry = class_for(pool, actor, job.class_name, job.id)
@@ -46,7 +47,7 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
         return f"{job.id} has sub-groups: submit it anew with the tasks that it should have"
     if scale.min_tasks is not None and scale.min_tasks > size:
         return f"min_tasks is {scale.min_tasks}, but the job would have only {size} tasks"
-    if job.phase == "pending":
+    if job.phase in WAITS:
         rigid = job.demand.min_tasks is None
         if scale.min_tasks is None and not rigid and size < job.minimum:
             return f"{job.id} needs {job.minimum} tasks to run, {size} are fewer: say a lower min_tasks, too"
@@ -66,18 +67,19 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
 
 def reclassified(pool: Pool, request: RequestId, actor: str, change: SetJob) -> list[Fact] | Rejected:
     """Another priority class, while the job waits."""
-    job = _living(pool, change.job)
+    job = living(pool, change.job)
     if isinstance(job, Rejected):
         return job
     entry = class_for(pool, actor, change.priority_class, job.id)
     if isinstance(entry, Rejected):
         return entry
-    if job.phase != "pending":
+    if job.phase not in WAITS:
         return Rejected("not-waiting", f"{job.id} is {job.phase}: its class can only be changed while it waits", job.id)
     return [JobReclassified(request=request, job=job.id, priority_class=entry.name)]
 
 
-def _living(pool: Pool, name: str) -> Job | Rejected:
+def living(pool: Pool, name: str) -> Job | Rejected:
+    """The job, unless there is none or it has ended."""
     job = pool.jobs.get(name)
     if job is None:
         return Rejected("no-such-job", f"there is no job {name!r}", name)

@@ -223,11 +223,12 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
 
 
 def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
-    """Tasks that the agent runs and the log does not hold it to: attempts that have ended in the log."""
+    """Tasks that the agent runs and the log does not hold it to: attempts that have ended, or that it has forgotten."""
     found = []
     for entry in report.tasks:
         job = pool.jobs.get(entry.job)
-        current = job is not None and job.attempt == entry.attempt and job.task(entry.task) is not None
+        task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
+        current = task is not None and task.state != "reserved"  # what has no place yet runs nowhere that the log knows of
         if entry.state != "released" and not current:
             found.append(entry)
     return found

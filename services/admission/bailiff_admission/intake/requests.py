@@ -8,12 +8,18 @@ from bailiff_bus.messages import (
     ApplyPolicy,
     CancelJob,
     ClearQuarantine,
+    DrainNode,
+    EvictJob,
+    MigrateJob,
+    PauseJob,
     ReplaceNode,
     RequestBody,
     ReturnNode,
     ScaleJob,
     SetJob,
     SubmitJob,
+    UndrainNode,
+    UnpauseJob,
 )
 from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
@@ -22,12 +28,16 @@ from bailiff_core.model.pool import ENDED, Pool
 from bailiff_core.records.facts import LogTruncated, NodeReplaced, NodeReturned, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
+from .by_hand import drained, evicted, migrated, paused, undrained, unpaused
 from .changes import cancelled, reclassified, scaled
 from .devices import clear_requested
+from .nodes import no_such_node
 from .rejected import Rejected
 from .submission import submitted
 
-OPERATORS_ONLY = (ApplyPolicy, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine)
+OPERATORS_ONLY = (
+    ApplyPolicy, DrainNode, UndrainNode, ReplaceNode, ReturnNode, AcceptTruncation, ClearQuarantine,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +81,31 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
             return scaled(pool, request, asked.actor, scale)
         case SetJob() as change:
             return reclassified(pool, request, asked.actor, change)
+        case EvictJob() as evict:
+            return evicted(pool, request, asked.actor, evict)
+        case PauseJob() as pause:
+            return paused(pool, request, asked.actor, pause)
+        case UnpauseJob() as unpause:
+            return unpaused(pool, request, asked.actor, unpause)
+        case MigrateJob() as move:
+            return migrated(pool, request, asked.actor, move)
+        case DrainNode() as drain:
+            return drained(pool, request, drain)
+        case UndrainNode() as undrain:
+            return undrained(pool, request, undrain)
         case ApplyPolicy() as apply:
             return _policy(pool, request, apply)
         case ReplaceNode() as replace:
             if replace.node not in pool.node_numbers:
-                return _no_such_node(pool, replace.node)
+                return no_such_node(pool, replace.node)
             return [NodeReplaced(request=request, node=replace.node, machine_id=replace.machine_id)]
         case ReturnNode() as back:
             if back.node is not None and back.node not in pool.node_numbers:
-                return _no_such_node(pool, back.node)
+                return no_such_node(pool, back.node)
             return [NodeReturned(request=request, node=back.node)]
         case ClearQuarantine() as clear:
             if clear.node not in pool.node_numbers:
-                return _no_such_node(pool, clear.node)
+                return no_such_node(pool, clear.node)
             return clear_requested(pool, request, clear)
         case AcceptTruncation() as accept:
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
@@ -116,10 +138,6 @@ def unsupported_policy(policy: Policy) -> str | None:
     if policy.identity.accept == ("signed",) and not policy.identity.keys:
         return "identity: only signed requests would be accepted, and no key is named: nobody could change that again"
     return None
-
-
-def _no_such_node(pool: Pool, node: str) -> Rejected:
-    return Rejected("no-such-node", f"there is no node {node!r}; the pool has {', '.join(sorted(pool.node_numbers)) or 'none'}")
 
 
 def digest_of_spec(salt: bytes, spec: dict[str, object]) -> str:

@@ -63,6 +63,13 @@ class Fences:
         """The highest one heard of; -1 before any."""
         return self._admission_epoch
 
+    def all_before(self, epoch: int, job: str, devices: Iterable[str]) -> bool:
+        """Whether everything that was obeyed about the job and these devices was ordered before that epoch began."""
+        mark = self._jobs.get(job)
+        marks = [mark.highest] if mark is not None else []
+        marks += [self._devices[device] for device in devices if device in self._devices]
+        return all(position[0] < epoch for position in marks)
+
     @property
     def highest(self) -> Position | None:
         """The highest position ever obeyed: a log whose head is below it has been cut short."""

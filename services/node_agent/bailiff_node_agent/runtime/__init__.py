@@ -6,6 +6,7 @@ enter, and no device but as a name that is passed on. The supervisor is alone in
 and nothing else.
 """
 
+from bailiff_node_agent.runtime.cgroups import Cgroups
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
     Exit,
@@ -22,6 +23,7 @@ from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
 
 __all__ = [
+    "Cgroups",
     "DeviceHolds",
     "Exit",
     "Launch",

@@ -38,7 +38,8 @@ class TaskKey:
 class Launch:
     """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
 
-    The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named.
+    The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
+    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit.
     """
 
     key: TaskKey
@@ -47,6 +48,8 @@ class Launch:
     working_dir: str | None = None
     device_ids: tuple[str, ...] = ()
     log_dir: Path | None = None
+    cpu_milli: int = 0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,14 @@ class Runtime(Protocol):
         ...
 
     def pids(self, key: TaskKey) -> tuple[int, ...]:
-        """All living processes of the task, in rising order; none for a task that has ended or is not known."""
+        """All living processes of the task, in rising order; none for a task that is not known.
+
+        After its `Exit` they are those that got away from whoever looked after it, and `kill` ends them, too.
+        """
+        ...
+
+    def memory(self, key: TaskKey) -> int:
+        """Host memory that the task's processes use, bytes, as far as the host tells."""
         ...
 
     async def forget(self, key: TaskKey) -> None:

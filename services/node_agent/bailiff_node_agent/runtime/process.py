@@ -17,6 +17,7 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import DamagedFile, sync_folder, write_durably
 from bailiff_node_agent.runtime import supervisor, wall
+from bailiff_node_agent.runtime.cgroups import Cgroups
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
     Exit,
@@ -36,13 +37,13 @@ QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 class ProcessRuntime:
     """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
 
-    def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None) -> None:
+    def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
         self._lease_file = state_dir.absolute() / "lease.json"
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._unfinished.mkdir(mode=0o700, exist_ok=True)
-        self._devices = devices
+        self._devices, self._cgroups = devices, cgroups
         self._lease: tuple[int, int] | None = None
         self._watched: dict[TaskKey, int | None] = {}
         """The handle that tells of the supervisor's end; None once it has."""
@@ -133,6 +134,8 @@ class ProcessRuntime:
 
     async def kill(self, key: TaskKey) -> None:
         self._known(key)
+        if self._cgroups:
+            self._cgroups.kill(key)
         # What is killed no longer forks, so each round leaves only what was born during the scan before it.
         while tree := self._tree(key):
             for process in tree:
@@ -150,6 +153,11 @@ class ProcessRuntime:
     def pids(self, key: TaskKey) -> tuple[int, ...]:
         return tuple(process.pid for process in self._tree(key))
 
+    def memory(self, key: TaskKey) -> int:
+        if self._cgroups and (charged := self._cgroups.memory(key)):
+            return charged
+        return sum(map(_resident, self.pids(key)))
+
     async def forget(self, key: TaskKey) -> None:
         control = self._known(key)
         if not (control / "exit.json").exists():
@@ -158,6 +166,8 @@ class ProcessRuntime:
         for kept in (self._ledgers, self._quick, self._confirmed, self._words):
             kept.pop(key, None)
         await asyncio.to_thread(self._remove, control)
+        if self._cgroups:
+            self._cgroups.remove(key)
 
     async def close(self) -> None:
         for key in [*self._watched]:
@@ -188,7 +198,8 @@ class ProcessRuntime:
         """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
-        orders = _orders(launch, control, log)
+        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
+        orders = _orders(launch, control, log, group)
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
@@ -271,6 +282,8 @@ class ProcessRuntime:
         if running.key in self._watched:
             return
         control = self._control(running.key)
+        if (control / "notice.json").exists():
+            self._quick[running.key] = None
         pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
@@ -338,15 +351,17 @@ class ProcessRuntime:
 
     def _tree(self, key: TaskKey) -> list[supervisor.Process]:
         control = self._control(key)
-        if not control.exists() or (control / "exit.json").exists():
+        if not control.exists():
             return []
         processes = supervisor.scan()
-        running = _read_json(control / "running.json")
-        if running and _is_supervised(control):
-            return supervisor.descendants({running["supervisor_pid"]}, processes)
+        running, ended = _read_json(control / "running.json"), (control / "exit.json").exists()
+        grouped = dict.fromkeys(self._cgroups.pids(key) if self._cgroups else ())
+        in_group = [process for process in processes if process.pid in grouped]
+        if running and not ended and _is_supervised(control):
+            return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
         marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
-        roots = [process for process in processes if marks <= _environment(process.pid)]
-        if running and running["boot_id"] == supervisor.boot_id():
+        roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
+        if running and not ended and running["boot_id"] == supervisor.boot_id():
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
             pid, started = running["pid"], running["started"]
             if not any(process.pid == pid and process.started != started for process in processes):
@@ -365,13 +380,14 @@ class _Task:
         self.alone: bool = content.get("alone", True)
 
 
-def _orders(launch: Launch, control: Path, log: Path) -> bytes:
+def _orders(launch: Launch, control: Path, log: Path, cgroup: Path | None) -> bytes:
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     orders = {
         "command": launch.command,
         "env": {**inherited, **launch.env, **_marks(launch.key, control)},
         "working_dir": launch.working_dir or inherited.get("HOME", "/"),
         "log": str(log),
+        "cgroup": str(cgroup) if cgroup is not None else None,
     }
     return json.dumps(orders).encode()
 
@@ -412,6 +428,13 @@ def _environment(pid: int) -> set[bytes]:
         return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:  # gone, or somebody else's
         return set()
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):  # gone
+        return 0
 
 
 def _is_supervised(control: Path) -> bool:

@@ -288,6 +288,9 @@ class SimulatedRuntime:
     def pids(self, key: TaskKey) -> tuple[int, ...]:
         return self._machine._pids(key)
 
+    def memory(self, key: TaskKey) -> int:  # noqa: ARG002 - it is only a time
+        return 0
+
     async def forget(self, key: TaskKey) -> None:
         self._machine._forget(key)
 

@@ -552,6 +552,10 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.setsid()
+        if launch.get("cgroup"):
+            step = "cgroup"
+            with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
+                group.write("0")
         step = "working directory"
         os.chdir(launch["working_dir"])
         step = "command"

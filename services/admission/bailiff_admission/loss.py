@@ -1,0 +1,109 @@
+"""A log that was cut short (log protocol §8): what tells of records that it lacks, and what has to be known before it goes on."""
+
+import json
+from dataclasses import dataclass, field
+
+from bailiff_bus import topics
+from bailiff_bus.envelope import domain_of
+from bailiff_bus.messages import NodeAnnounced, NodeHeartbeat, ReportBody
+from bailiff_bus.port import Bus, Message, OffsetGone
+from bailiff_core.model.pool import Pool
+
+NEWEST_REPORTS = 2_000  # of each partition; every living agent has said something among them
+NEWEST_COMMANDS = 500
+LONGEST_WAIT = 0.2
+
+Position = tuple[int, int]
+
+
+class BeyondTheLog(Exception):
+    """A node was told what the log does not hold: the log was cut short. (epoch, seq): the record, or a writer's epoch and 0."""
+
+    def __init__(self, node: str, epoch: int, seq: int) -> None:
+        super().__init__(f"{node} has obeyed, or was told of, #{seq} of epoch {epoch}, which this log does not hold")
+        self.node, self.epoch, self.seq = node, epoch, seq
+
+
+def beyond_log(pool: Pool, epoch: int, seq: int) -> bool:
+    """Whether the log does not hold record `seq` of that epoch, and no operator has given it up. seq 0: the epoch's writer."""
+    if (epoch, seq) <= pool.accepted_loss or (epoch, seq) == (0, 0):
+        return False
+    if seq == 0:
+        return epoch > max(pool.epoch, pool.accepted_loss[0])
+    return seq > pool.seq or pool.epoch_of(seq) != epoch
+
+
+def look_at_report(pool: Pool, report: object) -> None:
+    """Raise `BeyondTheLog` if the agent has obeyed, or heard of, what the log does not hold."""
+    if isinstance(report, NodeAnnounced | NodeHeartbeat):
+        fence = report.fence
+        _look(pool, report.node, [(fence.epoch, fence.seq), (fence.heard or 0, 0)])
+
+
+def look_at_command(pool: Pool, message: Message) -> None:
+    """Raise `BeyondTheLog` if the log does not hold what a service has ordered by it. Only its numbers are looked at."""
+    try:
+        said = json.loads(message.value)
+        order = said.get("order") or {"epoch": 0, "seq": 0}
+        told = [(int(order["epoch"]), int(order["seq"])), (int(said["sender_epoch"]), 0)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return  # nothing that one of our services has written
+    _look(pool, str(said.get("node")), told)
+
+
+def _look(pool: Pool, node: str, told: list[Position]) -> None:
+    beyond = [position for position in told if beyond_log(pool, *position)]
+    if beyond:
+        raise BeyondTheLog(node, *max(beyond))
+
+
+async def newest(bus: Bus, topic: str, domain: str, count: int, positions: dict[str, int]) -> list[Message]:
+    """The last messages about the domain, `count` at most of each partition, none before these positions."""
+    ends = {partition: span.end for partition, span in (await bus.spans(topic)).items()}
+    begins = {at: max(positions.get(f"{topic}/{at}", 0), end - count) for at, end in ends.items()}
+    unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
+    if not unread:
+        return []
+    found: list[Message] = []
+    reader = await bus.reader(unread)
+    try:
+        while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
+            messages = await reader.read(wait=LONGEST_WAIT)
+            found += [message for message in messages if domain_of(message) == domain]
+            if not messages:  # that topic may have been cut short, too
+                ends = {partition: span.end for partition, span in (await bus.spans(topic)).items()}
+    except OffsetGone:
+        pass  # what is left of them comes in its turn
+    finally:
+        await reader.close()
+    return found
+
+
+@dataclass(slots=True)
+class Settling:
+    """Which agents have said what they run since this writer spoke to them; until all have, nobody is started.
+
+    What they had said before is read anew meanwhile, so the log learns again what it has forgotten. What it cannot learn
+    (attempts that it never placed, as far as it knows) is ended.
+    """
+
+    until: dict[str, int] = field(default_factory=dict)
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def heard(self, pool: Pool, report: ReportBody) -> bool:
+        """Take the report into account. False where the agent has to be asked for an inventory."""
+        if isinstance(report, NodeAnnounced) and (report.fence.heard is None or report.fence.heard >= pool.epoch):
+            self._said[report.node] = report.incarnation
+        return not pool.unsettled or self._said.get(report.node) == report.incarnation
+
+    def is_over(self, pool: Pool, positions: dict[str, int]) -> bool:
+        """All reports from before were read, and every node has said what it runs, or was declared lost."""
+        if any(positions.get(name, 0) < end for name, end in self.until.items()):
+            return False
+        return all(node.state == "lost" or self._said.get(node.name) == node.incarnation for node in pool.nodes.values())
+
+
+async def ends_of_reports(bus: Bus) -> dict[str, int]:
+    """Where the node reports end now, by `topic/partition`."""
+    topic = topics.NODE_REPORTS.name
+    return {f"{topic}/{partition}": span.end for partition, span in (await bus.spans(topic)).items()}

@@ -1,0 +1,109 @@
+"""cgroup v2 of tasks, where this host lets the agent make them: no process leaves one, and all in one end at a word."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bailiff_node_agent.runtime.contract import TaskKey
+
+PERIOD_US = 100_000
+CONTROLLERS = ("cpu", "memory", "pids")
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """One cgroup for each task below `base`. Limits hold only where the host hands its controllers down."""
+
+    base: Path
+
+    @classmethod
+    def on_this_host(cls, name: str, root: Path | None = None) -> "Cgroups | None":
+        """Below `root`, or else below this process's own cgroup, or the whole host's; `None` where none can be made.
+
+        A cgroup that hands controllers down holds no process itself, so below its own they are often not to be had.
+        """
+        mount = _mount()
+        if root is None and mount is None:
+            return None
+        for parent in [root] if root is not None else [mount / _own(), mount] if mount is not None else []:
+            base = parent / f"bailiff-{name}"
+            try:
+                base.mkdir(exist_ok=True)
+                if not (base / "cgroup.kill").exists():  # no cgroup v2, or a kernel before 5.14
+                    base.rmdir()
+                    continue
+            except OSError:
+                continue
+            for folder in (parent, base):
+                _hand_down(folder)
+            return cls(base)
+        return None
+
+    def make(self, key: TaskKey, cpu_milli: int, memory_bytes: int) -> Path | None:
+        """The task's own, with its limits; 0: none. `None` where it could not be made."""
+        folder = self._folder(key)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError:
+            return None
+        if cpu_milli:
+            _write(folder / "cpu.max", f"{max(1000, cpu_milli * PERIOD_US // 1000)} {PERIOD_US}")
+        if memory_bytes:
+            _write(folder / "memory.max", str(memory_bytes))
+            _write(folder / "memory.oom.group", "1")  # a task that lost one process to it is of no use to anybody
+        return folder
+
+    def pids(self, key: TaskKey) -> tuple[int, ...]:
+        """All processes in it and below it."""
+        found = set[int]()
+        for file in self._folder(key).rglob("cgroup.procs"):
+            with contextlib.suppress(OSError):
+                found.update(int(pid) for pid in file.read_text().split())
+        return tuple(sorted(found))
+
+    def kill(self, key: TaskKey) -> None:
+        """End all that is in it, also what is just being born."""
+        _write(self._folder(key) / "cgroup.kill", "1")
+
+    def memory(self, key: TaskKey) -> int:
+        """Host memory that is charged to it, bytes; 0 where the host does not tell."""
+        try:
+            return int((self._folder(key) / "memory.current").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def remove(self, key: TaskKey) -> None:
+        """Take it away, and what the task has made below it. One that is not empty stays."""
+        folder = self._folder(key)
+        for below in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+            with contextlib.suppress(OSError):
+                below.rmdir()
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+    def _folder(self, key: TaskKey) -> Path:
+        return self.base / str(key)
+
+
+def _mount() -> Path | None:
+    """Where cgroup v2 is mounted."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((Path(line.split()[4]) for line in lines if line.partition(" - ")[2].startswith("cgroup2 ")), None)
+
+
+def _own() -> str:
+    lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
+
+
+def _hand_down(folder: Path) -> None:
+    for controller in CONTROLLERS:
+        _write(folder / "cgroup.subtree_control", f"+{controller}")
+
+
+def _write(file: Path, text: str) -> None:
+    with contextlib.suppress(OSError):
+        file.write_text(text)

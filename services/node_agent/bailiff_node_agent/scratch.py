@@ -1,0 +1,40 @@
+"""Disk space that a task has on its node while it runs, and that is gone before its release is told."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from .runtime import TaskKey
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """One folder for each attempt of a task, below `<node's folder>/scratch`."""
+
+    folder: Path
+
+    def make(self, key: TaskKey) -> Path:
+        """A new, empty one, for its owner only."""
+        own = self._of(key)
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir(mode=0o700, parents=True)
+        return own
+
+    def used(self, key: TaskKey) -> int:
+        """What it takes on the disk, bytes."""
+        total = 0
+        for folder, _, files in os.walk(self._of(key)):
+            for name in files:
+                try:
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - a task may have many
+                except OSError:  # gone meanwhile
+                    continue
+        return total
+
+    def remove(self, key: TaskKey) -> None:
+        """Take it away with everything in it."""
+        shutil.rmtree(self._of(key), ignore_errors=True)
+
+    def _of(self, key: TaskKey) -> Path:
+        return self.folder / "scratch" / str(key)

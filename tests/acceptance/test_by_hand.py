@@ -1,0 +1,97 @@
+"""What people do by hand, with the command, on real Kafka, real services and real processes; and what a gang is told."""
+
+import json
+
+import pytest
+from tests.system import PATIENCE_S, System
+
+from bailiff_core.records.decisions import DrainDue, EvictionDecided, JobRequeued, MigrationDecided
+from bailiff_core.records.facts import JobPaused, NodeDrained
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+TOLD = (
+    "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+)  # fmt: skip
+
+
+async def test_a_gang_over_two_machines_is_told_what_torchrun_users_expect(system: System) -> None:
+    async with system.watch("pool-b") as watch:
+        values = " ".join(f"{name}=${name}" for name in TOLD)
+        await watch.submit("gang", f'echo "{values}" >> {system.marks}/gang.env', gpus=4, tasks=2, grace_s=90)
+        await watch.until_ended("gang")
+        lines = (system.marks / "gang.env").read_text().splitlines()
+        one, two = sorted(({name: value for name, _, value in (word.partition("=") for word in line.split())} for line in lines),
+                          key=lambda told: told["RANK"])  # fmt: skip
+        assert (one["RANK"], one["NODE_RANK"], two["RANK"], two["NODE_RANK"]) == ("0", "0", "1", "1")
+        for told in (one, two):
+            assert (told["LOCAL_RANK"], told["WORLD_SIZE"], told["LOCAL_WORLD_SIZE"]) == ("0", "2", "1")
+            assert told["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "90"
+        assert one["MASTER_ADDR"] == two["MASTER_ADDR"]
+        assert one["MASTER_PORT"] == two["MASTER_PORT"]
+        assert 1024 < int(one["MASTER_PORT"]) < 65536
+        await watch.verify()
+
+
+async def test_a_paused_job_has_no_gpu_and_comes_back_through_the_queue(system: System) -> None:
+    async with system.watch("pool-b") as watch:
+        await watch.submit("paused", gpus=4)
+        await watch.until_running("paused")
+        await watch.noted("paused", 1)
+        assert "is set aside" in system.command("pool-b", "pause", "paused", "--reason", "data")
+        await watch.until("it is set aside", lambda pool: pool.jobs["paused"].phase == "paused")
+        await watch.record(JobPaused, job="paused", reason="data")
+        (requeued,) = watch.facts(JobRequeued, job="paused")
+        assert requeued.cause == "paused"
+        assert not any(node.held.devices for node in watch.pool.nodes.values())
+        rows = json.loads(system.command("pool-b", "list", "-o", "json"))
+        assert [(row["job"], row["state"], row["nodes"]) for row in rows] == [("paused", "paused", [])]
+        system.command("pool-b", "resume", "paused")
+        await watch.until_running("paused")
+        await watch.noted("paused", 2)
+        watch.assert_started_once("paused")
+        await watch.verify()
+
+
+async def test_a_moved_job_goes_on_where_its_place_was_kept_and_its_pause_is_known(system: System) -> None:
+    async with system.watch("pool-b") as watch:
+        await watch.submit("moves", gpus=4)
+        await watch.until_running("moves")
+        await watch.noted("moves", 1)
+        before = watch.job("moves").tasks[0].node
+        system.command("pool-b", "migrate", "moves", "--reason", "noise")
+        await watch.record(MigrationDecided, job="moves", reason="noise")
+        await watch.until("it runs elsewhere", lambda pool: pool.jobs["moves"].attempt == 2 and watch.running("moves"))
+        assert watch.job("moves").tasks[0].node != before
+        await watch.noted("moves", 2)
+        (move,) = json.loads(system.command("pool-b", "describe", "moves", "-o", "json"))["moves"]
+        assert 0 < move["down_s"] <= move["pause_s"] < PATIENCE_S
+        await watch.verify()
+
+
+async def test_a_drained_machine_becomes_empty_and_its_jobs_go_elsewhere(system: System) -> None:
+    async with system.watch("pool-b") as watch:
+        await watch.submit("stays", gpus=4)
+        await watch.until_running("stays")
+        await watch.noted("stays", 1)
+        node = watch.pool.nodes[watch.job("stays").tasks[0].node]
+        try:
+            shown = system.command("pool-b", "drain", node.name, "--quick", "--dry-run")
+            assert "stays" in shown
+            assert "nothing was asked for" in shown
+            system.command("pool-b", "drain", node.name, "--graceful", "--deadline", "2s", "--reason", "driver", "--yes")
+            await watch.record(NodeDrained, node=node.name, mode="graceful", reason="driver")
+            await watch.record(DrainDue, node=node.name)
+            await watch.record(EvictionDecided, job="stays", cause="drain")
+            await watch.until("it runs elsewhere", lambda pool: pool.jobs["stays"].attempt == 2 and watch.running("stays"))
+            assert watch.job("stays").tasks[0].node != node.number
+            assert "drained" in system.command("pool-b", "nodes")
+        finally:
+            system.command("pool-b", "undrain", node.name)
+        await watch.noted("stays", 2)
+        assert "leaves its place" in system.command("pool-b", "evict", "stays")
+        await watch.until("it runs again", lambda pool: pool.jobs["stays"].attempt == 3 and watch.running("stays"))
+        await watch.noted("stays", 3)
+        watch.assert_started_once("stays")
+        await watch.verify()

@@ -1,0 +1,130 @@
+"""`bailiff evict`, `pause`, `resume`, `migrate`, `drain`, `undrain`, as a person and as a program meet them."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, Run, Scribe, command_on
+
+from bailiff import present
+from bailiff.doctor import drain_checks
+from bailiff.problem import ExitCode
+from bailiff_bus import gauges
+from bailiff_bus.metrics import NODES, PAUSED_JOBS
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    made.begin()
+    made.node("gpu-01", gpus=4)
+    made.submit("train-7", gpus=4)
+    made.start("train-7")
+    made.node("gpu-02", gpus=4)
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def test_evicted_it_is_on_its_way_out(bailiff: Run, scribe: Scribe) -> None:
+    said = bailiff("evict", "train-7", "--reason", "noon")
+    assert said.exit_code == 0, said.output
+    assert said.output.startswith("train-7: leaves its place  (pool-a#")
+    assert "leaves asked" in bailiff("list").output
+    assert bailiff("evict", "nobody").exit_code == ExitCode.REJECTED
+
+
+def test_paused_it_is_shown_as_such_until_it_goes_on(bailiff: Run, scribe: Scribe) -> None:
+    scribe.submit("train-8", gpus=8)
+    assert bailiff("pause", "train-7", "train-8", "--reason", "bad data").exit_code == 0
+    rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
+    assert (rows["train-7"]["state"], rows["train-8"]["state"]) == ("pausing", "paused")
+    assert rows["train-8"]["note"].endswith(": bad data")
+    scribe.evict("train-7")
+    rows = {row["job"]: row for row in json.loads(bailiff("list", "-o", "json").output)}
+    assert (rows["train-7"]["state"], rows["train-7"]["ahead"], rows["train-7"]["nodes"]) == ("paused", None, [])
+    told = " ".join(bailiff("explain", "train-7").output.split())
+    assert "is paused since" in told
+    assert "It goes on by: bailiff resume train-7." in told
+    assert bailiff("resume", "train-7").output.startswith("train-7: may go on")
+    assert json.loads(bailiff("describe", "train-7", "-o", "json").output)["summary"]["state"] == "starting"
+
+
+def test_moved_it_says_where_and_afterwards_how_long_it_paused(bailiff: Run, scribe: Scribe) -> None:
+    said = bailiff("migrate", "train-7", "--to", "gpu-02", "--reason", "noise")
+    assert said.output.startswith("train-7 moves; a place is kept on gpu-02")
+    assert "moves to gpu-02" in bailiff("list").output
+    assert "not there yet" in " ".join(bailiff("describe", "train-7").output.split())
+    scribe.evict("train-7")
+    scribe.after(2 * SECOND).start("train-7")
+    told = " ".join(bailiff("describe", "train-7").output.split())
+    assert "from gpu-01 to gpu-02" in told
+    assert "5.0s from the notice until it ran again, 2.0s of it without a process" in told
+    (move,) = json.loads(bailiff("describe", "train-7", "-o", "json").output)["moves"]
+    assert (move["from_nodes"], move["to_nodes"], move["pause_s"], move["down_s"]) == (["gpu-01"], ["gpu-02"], 5.0, 2.0)
+    assert "it had to move, because somebody asked for it: noise" in " ".join(bailiff("explain", "train-7").output.split())
+
+
+def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -> None:
+    shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert ["train-7", "train", "50", "leaves", "0", "4", "2m30s"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert "nothing was asked for" in shown.output
+    assert scribe.pool.nodes[0].drain is None
+    assert bailiff("drain", "gpu-01").exit_code != 0  # nobody says yes
+    assert scribe.pool.nodes[0].drain is None
+    done = bailiff("drain", "gpu-01", "--fast", "--reason", "driver", "--yes")
+    assert done.exit_code == 0, done.output
+    drain = scribe.pool.nodes[0].drain
+    assert drain is not None
+    assert (drain.mode, drain.reason) == ("fast", "driver")
+
+
+def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:
+    assert bailiff("drain", "gpu-01", "-o", "json").exit_code == ExitCode.USAGE
+    found = json.loads(bailiff("drain", "gpu-01", "--deadline", "10m", "--yes", "-o", "json").output)
+    assert (found["mode"], [row["job"] for row in found["affected"]]) == ("graceful", ["train-7"])
+    drain = scribe.pool.nodes[0].drain
+    assert drain is not None
+    assert drain.deadline == scribe.pool.now + 10 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gpu-01", "--quick", "--fast"], "--quick and --fast contradict each other"),
+        (["gpu-01", "--deadline", "soon"], "--deadline: "),
+        (["gpu-01", "--deadline", "30"], "expected a time with its unit, as in 30s"),
+        (["gpu-09"], "there is no node 'gpu-09'"),
+    ],
+)
+def test_what_cannot_be_drained(bailiff: Run, arguments: list[str], said: str) -> None:
+    assert said in " ".join(bailiff("drain", *arguments, "--yes").output.split())
+
+
+def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> None:
+    bailiff("drain", "gpu-01", "--reason", "driver", "--yes")
+    assert "gpu-01 is drained: graceful, jobs may finish" in " ".join(bailiff("nodes").output.split())
+    assert "draining" in bailiff("nodes").output
+    assert "1 drained" in bailiff("cluster-info").output
+    (check,) = drain_checks(scribe.pool)
+    assert (check["status"], "1 task still there: driver" in check["found"]) == ("warn", True)
+    samples = [(labels, value) for metric, labels, value in gauges.everything(scribe.pool) if metric is NODES]
+    assert (("drained",), 1) in samples
+    scribe.finish("train-7")
+    assert [row["state"] for row in present.nodes(scribe.pool)] == ["drained", "ready"]
+    assert bailiff("undrain", "gpu-01").output.startswith("gpu-01 takes work again")
+    assert drain_checks(scribe.pool) == []
+
+
+def test_paused_jobs_are_counted(bailiff: Run, scribe: Scribe) -> None:
+    scribe.submit("train-8", gpus=8)
+    bailiff("pause", "train-8")
+    assert "1 paused" in bailiff("cluster-info").output
+    samples = [value for metric, _, value in gauges.everything(scribe.pool) if metric is PAUSED_JOBS]
+    assert samples == [1]

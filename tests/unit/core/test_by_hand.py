@@ -1,0 +1,401 @@
+"""What people do by hand: evict, pause and go on."""
+
+import pytest
+from tests.log_builder import HOUR, MINUTE, policy
+
+from bailiff_core.model.demand import TaskGroup
+from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionAsked
+from bailiff_core.scene import scene_of
+
+
+def running(story, *jobs):
+    story.node("n1", gpus=8)
+    for job in jobs or ("train",):
+        story.runs(job, gpus=4)
+
+
+# --- evict
+
+
+def test_evicted_by_hand_a_job_leaves_with_its_grace_and_waits_at_its_old_place(story):
+    running(story)
+    story.evict("train", reason="benchmark at noon")
+    decided = story.expect("EvictionDecided", job="train", cause="asked", grace=150_000_000)
+    assert decided.reason == "somebody wants it off its place: benchmark at noon"
+    story.yields("train")
+    requeued = story.expect("JobRequeued", job="train", cause="asked", outcome="preempted")
+    assert requeued.not_before == 0
+    story.expect("JobPlaced", job="train", attempt=2)
+    assert (story.job("train").evictions, story.job("train").failures) == (1, 0)
+
+
+def test_evicted_before_it_starts_only_its_promise_is_dropped(story):
+    running(story, "one", "two")
+    story.submit("next", gpus=8, cls="interactive")
+    story.propose()
+    assert story.job("next").phase == "reserved"
+    story.evict("next")
+    story.expect("ReservationDropped", job="next", reason="asked")
+    story.expect("EvictionWithdrawn", job="one")
+    assert story.job("next").wish is None
+
+
+def test_a_job_that_is_not_to_come_back_after_an_eviction_does_not(story):
+    story.node("n1", gpus=8)
+    story.runs("once", gpus=4, on_eviction="end")
+    story.evict("once")
+    story.yields("once")
+    story.expect("JobEnded", job="once", outcome="evicted")
+
+
+def test_who_is_about_to_end_anyway_is_not_told_twice(story):
+    running(story)
+    asked = {"request": story.request(), "job": "train"}
+    story.turn(JobEvictionAsked(**asked), JobCancelled(request=story.request(), job="train"))
+    story.expect_only("EvictionDecided")
+    story.expect("EvictionDecided", cause="cancelled")
+    assert story.job("train").wish is None
+
+
+# --- pause
+
+
+def test_a_paused_job_gives_its_room_to_others_and_has_none_until_it_goes_on(story):
+    running(story, "train", "other")
+    story.submit("waits", gpus=4)
+    story.pause("train", reason="data is being fixed")
+    story.expect("EvictionDecided", job="train", cause="paused")
+    story.yields("train")
+    story.expect("JobRequeued", job="train", cause="paused")
+    story.expect("JobStartOrdered", job="waits")
+    assert story.job("train").phase == "paused"
+    assert "train" not in story.pool.queue
+    assert story.job("train").evictions == 0
+    story.started("waits")
+    story.ends("waits")
+    assert story.job("train").phase == "paused"
+    story.wait(HOUR)
+    story.unpause("train")
+    story.expect("JobPlaced", job="train", attempt=2)
+
+
+def test_it_goes_back_through_the_queue(story):
+    running(story, "one", "two")
+    story.pause("one")
+    story.yields("one")
+    story.runs("three", gpus=4)
+    story.unpause("one")
+    story.expect("JobWaits", job="one")
+    assert story.pool.queue == ["one"]
+
+
+def test_a_waiting_job_is_set_aside_at_once_and_nobody_is_asked_to_leave_for_it(story):
+    running(story, "one", "two")
+    story.submit("urgent", gpus=8, cls="interactive")
+    assert story.pool.selection is not None
+    story.pause("urgent")
+    assert (story.job("urgent").phase, story.pool.selection) == ("paused", None)
+    story.unpause("urgent")
+    story.expect("PreemptionRequested", job="urgent")
+
+
+def test_a_promise_is_dropped_and_its_victims_stay(story):
+    running(story, "one", "two")
+    story.submit("next", gpus=8, cls="interactive")
+    story.propose()
+    story.pause("next")
+    story.expect("ReservationDropped", job="next", reason="paused")
+    story.expect("EvictionWithdrawn", job="one")
+    assert story.job("next").phase == "paused"
+
+
+def test_the_head_of_the_queue_that_is_paused_lets_others_pass(story):
+    running(story)
+    story.submit("big", gpus=8)
+    story.submit("small", gpus=4)
+    story.expect("JobWaits", job="small")
+    story.pause("big")
+    story.expect("JobPlaced", job="small")
+
+
+def test_who_leaves_for_somebody_already_is_set_aside_when_it_has_left(story):
+    running(story, "one", "two")
+    story.submit("next", gpus=8, cls="interactive")
+    story.propose()
+    story.pause("one")
+    story.expect_only()
+    story.yields("one")
+    story.expect("JobRequeued", job="one", cause="preemption")
+    assert story.job("one").phase == "paused"
+
+
+def test_who_was_spared_but_is_paused_leaves_all_the_same(story):
+    running(story, "one", "two")
+    story.submit("next", gpus=8, cls="interactive")
+    story.propose()
+    story.pause("one")
+    story.cancel("next")
+    story.expect("EvictionWithdrawn", job="one")
+    story.expect("EvictionDecided", job="one", cause="paused")
+
+
+def test_told_to_go_on_while_it_still_leaves_it_waits_when_it_has_left(story):
+    running(story)
+    story.pause("train")
+    story.begin("train")
+    story.unpause("train")
+    assert story.job("train").phase == "evicting"
+    story.ends("train", 85)
+    story.expect("JobPlaced", job="train", attempt=2)
+
+
+def test_a_paused_job_whose_owner_wants_no_second_start_is_kept_all_the_same(story):
+    story.node("n1", gpus=8)
+    story.runs("once", gpus=4, on_eviction="end")
+    story.pause("once")
+    story.yields("once")
+    assert story.job("once").phase == "paused"
+
+
+def test_cancelled_while_it_is_paused_it_ends(story):
+    running(story)
+    story.pause("train")
+    story.yields("train")
+    story.cancel("train")
+    story.expect("JobEnded", job="train", outcome="cancelled")
+
+
+def test_it_asks_for_no_share_while_it_is_paused(tell):
+    story = tell(policy(projects=[{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]))
+    story.node("n1", gpus=8)
+    story.runs("there", gpus=8, project="blue")
+    story.submit("train", gpus=8, project="red")
+    story.pause("train")
+    assert scene_of(story.pool).usage.requested("red")[0] == 0
+    story.unpause("train")
+    assert scene_of(story.pool).usage.requested("red")[0] == 8000
+
+
+def test_finished_inside_its_grace_it_has_ended(story):
+    running(story)
+    story.pause("train")
+    story.begin("train")
+    story.ends("train", 0)
+    story.expect("JobEnded", job="train", outcome="succeeded")
+
+
+# --- drain
+
+
+def test_a_drained_node_gets_nothing_new(story):
+    story.node("n1", gpus=8)
+    story.drain("n1", "graceful")
+    story.submit("train", gpus=4)
+    story.expect("JobWaits", job="train")
+    story.undrain("n1")
+    story.expect("JobPlaced", job="train")
+
+
+def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
+    running(story, "short", "long")
+    story.drain("n1", "graceful", 10 * MINUTE, "new driver")
+    story.expect_only()
+    story.ends("short", after=MINUTE)
+    story.wait(10 * MINUTE)
+    story.expect("DrainDue", node="n1")
+    decided = story.expect("EvictionDecided", job="long", cause="drain", grace=150_000_000)
+    assert decided.reason == "n1 is being emptied (graceful): new driver"
+    story.yields("long")
+    story.expect("JobRequeued", job="long", cause="drain")
+    story.expect("JobWaits", job="long")
+
+
+def test_drained_gracefully_without_a_deadline_nobody_is_stopped(story):
+    running(story)
+    story.drain("n1", "graceful")
+    story.wait(24 * HOUR)
+    assert story.job("train").phase == "running"
+
+
+@pytest.mark.parametrize(("mode", "grace"), [("quick", 150_000_000), ("fast", 5_000_000)])
+def test_drained_quickly_or_fast_they_leave_now(story, mode, grace):
+    running(story)
+    story.drain("n1", mode)
+    story.expect("EvictionDecided", job="train", cause="drain", grace=grace)
+
+
+def test_a_deadline_shortens_the_grace(story):
+    running(story)
+    story.drain("n1", "quick", 10_000_000)
+    story.expect("EvictionDecided", job="train", grace=10_000_000)
+
+
+def test_a_second_request_replaces_the_first(story):
+    running(story)
+    story.drain("n1", "graceful", HOUR)
+    story.drain("n1", "fast")
+    story.expect("EvictionDecided", job="train", grace=5_000_000)
+
+
+def test_promises_on_a_drained_node_go_elsewhere(story):
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    assert story.job("high").phase == "reserved"
+    story.node("n2", gpus=8)
+    story.drain("n1", "graceful")
+    story.expect("ReservationDropped", job="high", reason="drain")
+    story.expect("EvictionWithdrawn", job="low")
+    placed = story.expect("JobPlaced", job="high")
+    assert [share.node for share in placed.placement] == [1]
+
+
+def test_an_elastic_job_goes_on_without_the_members_that_stood_there(story):
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=2)
+    story.runs("wide", gpus=1, tasks=4, min_tasks=2)
+    there = [task.index for task in story.job("wide").tasks if task.node == 1]
+    story.drain("n2", "quick")
+    decided = story.expect("EvictionDecided", job="wide", cause="drain")
+    assert decided.tasks == f"{there[0]}-{there[-1]}"
+    story.yields("wide")
+    story.expect("JobShrunk", job="wide", cause="drain")
+    assert story.job("wide").phase == "running"
+
+
+def test_a_drain_outlives_the_agent_and_its_machine(story):
+    story.node("n1", gpus=8)
+    story.drain("n1", "graceful", reason="memory")
+    story.lost("n1")
+    story.node("n1", gpus=8, boot=2)
+    story.submit("train", gpus=4)
+    story.expect("JobWaits", job="train")
+    assert story.pool.nodes[0].drain.reason == "memory"
+
+
+def test_a_jump_of_the_clock_moves_no_deadline(story):
+    running(story)
+    story.drain("n1", "graceful", HOUR)
+    story.time += 2 * HOUR
+    story.turn(ClockStepped(by=2 * HOUR))
+    assert story.job("train").phase == "running"
+    story.wait(HOUR)
+    story.expect("DrainDue", node="n1")
+
+
+# --- migrate
+
+
+def test_a_migrated_job_starts_where_its_place_was_kept(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.migrate("train", reason="n1 is noisy")
+    decided = story.expect("MigrationDecided", job="train", reason="n1 is noisy")
+    assert [share.node for share in decided.placement] == [1]
+    assert story.pool.nodes[1].reserved.devices
+    story.submit("other", gpus=8)
+    assert [share.node for share in story.expect("JobPlaced", job="other", reserved=True).placement] == [0]
+    story.yields("train")
+    story.expect("JobRequeued", job="train", cause="migration")
+    story.expect("JobPlaced", job="train", verb="migrate", attempt=2)
+    story.expect("JobStartOrdered", job="train")
+    story.started("train")
+    assert ([task.node for task in story.job("train").tasks], story.job("train").evictions) == ([1], 0)
+
+
+def test_it_goes_to_the_node_that_was_named(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.node("n3", gpus=8)
+    story.migrate("train", "n3")
+    assert [share.node for share in story.expect("MigrationDecided").placement] == [2]
+
+
+def test_a_gang_moves_whole_and_never_onto_its_own_room(story):
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=4)
+    story.runs("gang", gpus=4, tasks=2)
+    story.node("n3", gpus=8)
+    story.migrate("gang")
+    assert {share.node for share in story.expect("MigrationDecided").placement} == {2}
+
+
+def test_without_a_place_it_stays_and_is_told_why(story):
+    running(story)
+    story.node("n2", gpus=2)
+    story.migrate("train")
+    refused = story.expect("MigrationRefused", job="train")
+    assert refused.reason
+    assert (story.job("train").phase, story.job("train").wish) == ("running", None)
+
+
+def test_room_that_is_only_on_its_way_out_is_no_place(story):
+    story.node("n1", gpus=4)
+    story.runs("train", gpus=4)
+    story.node("n2", gpus=4)
+    story.runs("there", gpus=4)
+    story.cancel("there")
+    story.migrate("train")
+    assert "on their way out" in story.expect("MigrationRefused", job="train").reason
+
+
+def test_it_keeps_to_the_nodes_that_it_names(story):
+    story.node("n1", gpus=8)
+    story.runs("here", TaskGroup(gpu_milli=1000, nodes=("n1",)))
+    story.node("n2", gpus=8)
+    story.migrate("here")
+    assert "not named by the job" in story.expect("MigrationRefused").reason
+
+
+def test_its_place_gone_before_anybody_was_told_it_stays(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.migrate("train")
+    story.silent("n2")
+    story.expect("ReservationDropped", job="train", reason="room-gone")
+    story.expect("EvictionWithdrawn", job="train")
+    assert story.job("train").phase == "running"
+
+
+def test_its_place_gone_after_it_was_told_it_waits(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.migrate("train")
+    story.begin("train")
+    story.drain("n2", "graceful")
+    story.expect("ReservationDropped", job="train", reason="drain")
+    story.ends("train", 85)
+    story.expect("JobRequeued", job="train", cause="migration")
+    placed = story.expect("JobPlaced", job="train")
+    assert (placed.verb, [share.node for share in placed.placement]) == ("allocate", [0])
+
+
+def test_paused_on_its_way_it_needs_no_place_any_more(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.migrate("train")
+    story.begin("train")
+    story.pause("train")
+    assert story.pool.nodes[1].reserved.devices == 0
+    story.ends("train", 85)
+    assert story.job("train").phase == "paused"
+
+
+def test_a_job_that_ends_on_eviction_is_moved_all_the_same(story):
+    story.node("n1", gpus=8)
+    story.runs("once", gpus=4, on_eviction="end")
+    story.node("n2", gpus=8)
+    story.migrate("once")
+    story.yields("once")
+    story.expect("JobStartOrdered", job="once")
+
+
+def test_failed_on_its_way_out_it_counts_as_failed(story):
+    running(story)
+    story.node("n2", gpus=8)
+    story.migrate("train")
+    story.begin("train")
+    story.ends("train", 3)
+    story.expect("JobEnded", job="train", outcome="failed")
+    assert story.pool.nodes[1].reserved.devices == 0

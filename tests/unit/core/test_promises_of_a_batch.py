@@ -1,0 +1,43 @@
+"""A promise made in a batch is not taken away in the same batch: the next one does it, and all are back in the queue.
+
+Under reclaim there is nothing to take: a promise keeps its project within its share, and what is within it is left alone.
+"""
+
+import pytest
+from tests.log_builder import MINUTE, Story, policy
+
+RULES = policy(preemption={"most_moved": -1})
+
+
+@pytest.fixture
+def story() -> Story:
+    """Half of each of two nodes is in use. In one batch somebody is moved for `low`, and `high` wants both nodes."""
+    story = Story(RULES)
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("one", gpus=4, pack="spread")
+    story.runs("two", gpus=4, pack="spread")
+    story.turn(story.submitted("low", gpus=8), story.submitted("high", gpus=8, tasks=2, cls="interactive"), after=MINUTE)
+    assert [request.job for request in story.pool.selection.requests] == ["high", "low"]
+    story.propose()
+    return story
+
+
+def test_the_promise_stands_for_the_rest_of_its_batch(story):
+    assert story.expect("PreemptionDecided").asker.job == "low"
+    assert story.expect("PreemptionRefused").asker.job == "high"
+    assert story.job("low").phase == "reserved"
+
+
+def test_the_next_batch_takes_it_and_nobody_is_lost(story):
+    (moved,) = [name for name in ("one", "two") if story.job(name).phase == "evicting"]
+    story.yields(moved)
+    story.wait(5 * MINUTE)
+    story.propose()
+    decided = story.expect("PreemptionDecided", verb="preempt")
+    assert decided.asker.job == "high"
+    assert {choice.job for choice in decided.victims} == {"one", "two", "low"}
+    for name in list(story.pool.leaving):
+        story.yields(name)
+    assert story.job("high").phase == "starting"
+    assert story.pool.queue == ["one", "two", "low"]

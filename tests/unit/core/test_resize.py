@@ -1,0 +1,108 @@
+"""Elastic gangs that cannot take another size while they run: they start again, together, where they stand."""
+
+from tests.log_builder import HOUR, MINUTE, policy
+
+from bailiff_core.records.facts import TaskVanished
+
+
+def wide(story, gpus=8, **demand):
+    """`wide` wants eight one-GPU tasks, needs four, and has as many as the node takes."""
+    story.node("n1", gpus=gpus)
+    story.submit("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart", **demand)
+    story.started("wide")
+    assert story.job("wide").phase == "running"
+
+
+def starts_again(story):
+    story.yields("wide")
+    requeued = story.expect("JobRequeued", job="wide", cause="resize")
+    assert requeued.not_before == 0
+    story.expect("JobStartOrdered", job="wide")
+    story.started("wide")
+    assert (story.job("wide").phase, story.job("wide").evictions, story.job("wide").failures) == ("running", 0, 0)
+
+
+def test_what_there_is_room_for_at_first_starts_together(story):
+    wide(story, gpus=6)
+    assert (story.members("wide", "running"), story.job("wide").attempt) == ([0, 1, 2, 3, 4, 5], 1)
+
+
+def test_it_grows_by_one_restart_with_all_that_there_is_room_for(tell):
+    story = tell(policy(restarts={"grow_after": "10m"}))
+    wide(story, gpus=6)
+    story.node("n2", gpus=8)
+    assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
+    story.wait(10 * MINUTE)
+    (again,) = story.decisions("MigrationDecided")
+    assert (again.cause, again.reason) == ("resize", "it grows to 8 tasks")
+    starts_again(story)
+    assert (story.members("wide", "running"), story.job("wide").attempt) == (list(range(8)), 2)
+    assert [task.node for task in story.job("wide").tasks] == [0] * 6 + [1] * 2
+
+
+def test_it_is_left_running_for_a_while_before_it_grows_again(tell):
+    story = tell(policy(restarts={"grow_after": "10m"}))
+    wide(story, gpus=6)
+    story.wait(HOUR)
+    story.node("n2", gpus=1)
+    story.expect("MigrationDecided", job="wide", cause="resize")
+    starts_again(story)
+    story.node("n3", gpus=1)
+    story.expect_only()
+    story.wait(10 * MINUTE)
+    story.expect("MigrationDecided", job="wide", cause="resize")
+
+
+def test_when_surplus_has_left_the_others_start_again_where_they_stand(story):
+    wide(story)
+    story.submit("demo", gpus=2, cls="interactive")
+    story.propose()
+    story.yields("wide")
+    story.expect("JobShrunk", job="wide", tasks="6-7")
+    again = story.expect("MigrationDecided", job="wide", cause="resize")
+    assert again.reason == "it goes on with 6 tasks, which have to start together"
+    starts_again(story)
+    assert (story.members("wide", "running"), story.job("demo").phase) == ([0, 1, 2, 3, 4, 5], "starting")
+
+
+def test_a_member_that_was_lost_is_no_different(story):
+    wide(story)
+    story.turn(TaskVanished(**story.at("wide", 7)))
+    story.expect("JobShrunk", job="wide", outcome="lost")
+    story.expect("MigrationDecided", job="wide", cause="resize")
+    starts_again(story)
+
+
+def test_scaled_down_it_starts_again_with_what_is_left(story):
+    wide(story)
+    story.scale("wide", 5)
+    story.yields("wide")
+    story.expect("MigrationDecided", job="wide", cause="resize")
+    starts_again(story)
+    assert story.members("wide", "running") == [0, 1, 2, 3, 4]
+
+
+def test_once_a_member_has_finished_nobody_starts_again(story):
+    wide(story)
+    story.ends("wide", 0, task=0)
+    story.turn(TaskVanished(**story.at("wide", 7)))
+    assert list(story.decisions("MigrationDecided")) == []
+
+
+def test_room_that_is_made_for_it_by_evictions_is_used_by_one_restart(tell):
+    story = tell(policy(restarts={"grow_after": "0s"}))
+    story.node("n1", gpus=8)
+    story.submit("low", gpus=2)
+    story.started("low")
+    story.submit("wide", gpus=1, tasks=8, min_tasks=4, elastic="restart", cls="interactive")
+    story.started("wide")
+    assert story.members("wide", "running") == [0, 1, 2, 3, 4, 5]
+    while story.pool.selection is not None:
+        story.propose()
+    assert story.job("low").phase == "evicting"
+    story.yields("low")
+    while story.pool.selection is not None:
+        story.propose()
+    assert list(story.decisions("MigrationDecided"))
+    starts_again(story)
+    assert len(story.members("wide", "running")) > 6

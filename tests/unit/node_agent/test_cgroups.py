@@ -1,0 +1,100 @@
+"""Tasks in cgroups of their own: what gets away from everybody else is found, ended, and seen to be gone."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bailiff_node_agent.runtime import Cgroups, Launch, ProcessRuntime, Running, TaskKey, supervisor
+from bailiff_node_agent.scratch import Scratch
+
+KEY = TaskKey("train-7", 1, "0")
+FORKS_AWAY = "(setsid env -i sh -c 'echo $$ > away; exec sleep 300' &) ; exec sleep 300"
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Iterator[Cgroups]:
+    found = Cgroups.on_this_host(f"test-{os.getpid()}-{tmp_path.name}")
+    if found is None:
+        pytest.skip("this host lets nobody make a cgroup v2 here (it takes root, or a delegated one, and Linux 5.14)")
+    yield found
+    found.kill(KEY)
+    found.remove(KEY)
+    found.base.rmdir()
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, groups: Cgroups) -> AsyncIterator[ProcessRuntime]:
+    made = ProcessRuntime(tmp_path / "state", cgroups=groups)
+    yield made
+    if made.control_dir(KEY).exists():
+        await made.kill(KEY)
+    await made.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is awaited happens in another process
+            await asyncio.sleep(0.01)
+
+
+async def starts(agent: ProcessRuntime, command: str, folder: Path) -> Running:
+    running = await agent.start(Launch(KEY, command, working_dir=str(folder), cpu_milli=500, memory_bytes=1 << 30))
+    assert isinstance(running, Running)
+    return running
+
+
+async def test_all_that_a_task_starts_is_in_its_cgroup(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
+    running = await starts(agent, FORKS_AWAY, tmp_path)
+    await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
+    away = int((tmp_path / "away").read_text())
+    assert {running.pid, away} <= set(groups.pids(KEY))
+    assert {running.pid, away} <= set(agent.pids(KEY))
+    await agent.kill(KEY)
+    await asyncio.wait_for(agent.wait_exit(), 20)
+    assert (groups.pids(KEY), agent.pids(KEY)) == ((), ())
+    await agent.forget(KEY)
+    assert not [path for path in groups.base.iterdir() if path.is_dir()]
+
+
+async def test_what_nobody_looks_after_any_more_is_ended_all_the_same(
+    agent: ProcessRuntime, groups: Cgroups, tmp_path: Path
+) -> None:
+    """Its supervisor was killed, it has a session of its own and nothing in its environment: only the cgroup knows it."""
+    await starts(agent, FORKS_AWAY, tmp_path)
+    await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
+    away = int((tmp_path / "away").read_text())
+    above = next(process.parent for process in supervisor.scan() if process.pid == away)
+    os.kill(above, signal.SIGKILL)
+    ended = await asyncio.wait_for(agent.wait_exit(), 20)
+    assert ended.supervisor_lost
+    assert supervisor.read_process(away) is None
+    assert agent.pids(KEY) == ()
+
+
+async def test_limits_stand_where_the_host_hands_them_down(agent: ProcessRuntime, groups: Cgroups, tmp_path: Path) -> None:
+    await starts(agent, "exec sleep 300", tmp_path)
+    limit = groups.base / str(KEY) / "memory.max"
+    if not limit.exists():
+        pytest.skip("this host hands neither CPU nor memory down to cgroup v2")
+    assert limit.read_text().strip() == str(1 << 30)
+    assert (groups.base / str(KEY) / "cpu.max").read_text().split() == ["50000", "100000"]
+
+
+def test_where_no_cgroup_can_be_made_there_is_none(tmp_path: Path) -> None:
+    assert Cgroups.on_this_host("test", root=tmp_path) is None
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_scratch_space_comes_and_goes_with_the_task(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    folder = scratch.make(KEY)
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").write_bytes(b"x" * 100_000)
+    assert scratch.used(KEY) >= 100_000
+    assert folder.stat().st_mode & 0o777 == 0o700
+    scratch.remove(KEY)
+    assert (scratch.used(KEY), folder.exists()) == (0, False)
