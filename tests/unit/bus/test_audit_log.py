@@ -389,6 +389,48 @@ def test_a_log_that_was_cut_short_and_has_grown_past_a_reader_is_noticed() -> No
     run(main())
 
 
+class Late(Faulty):
+    """Every message is seen by readers a second after they ask for it."""
+
+    def delivery(self, client: str, message: Message) -> float:
+        return 1.0 if client == "r" else 0.0
+
+
+def test_a_log_that_is_cut_short_while_it_is_read_to_its_end_is_read_as_far_as_it_goes() -> None:
+    async def main() -> None:
+        cluster = make_cluster(Late())
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        await (await writing.append(3))
+        reader = AuditReader(cluster.client("r"), DOMAIN, 1)
+        reading = asyncio.ensure_future(reader.catch_up(writing.fold))
+        await asyncio.sleep(0.5)
+        cluster.truncate(AUDIT.name, 1, 1)
+        async with asyncio.timeout(60):
+            await reading
+        assert reader.head.next_seq == 1
+
+    run(main())
+
+
+def test_a_reader_whose_head_is_cut_off_while_it_looks_for_it_does_not_wait_for_ever() -> None:
+    async def main() -> None:
+        cluster = make_cluster(Late())
+        writing = Incarnation(cluster.client("w1"))
+        await writing.begin()
+        reader = AuditReader(cluster.client("r"), DOMAIN, 1)
+        await reader.catch_up(writing.fold)
+        cluster.store(AUDIT.name, 1, None, (), b"junk")
+        reading = asyncio.ensure_future(reader.read(2.0))
+        await asyncio.sleep(1.5)  # the junk was read, and the head is looked for
+        cluster.truncate(AUDIT.name, 1, 1)
+        with pytest.raises(OffsetGone):
+            async with asyncio.timeout(60):
+                await reading
+
+    run(main())
+
+
 def test_what_does_not_continue_the_chain_is_no_reason_to_doubt_what_was_read() -> None:
     async def main() -> None:
         cluster = make_cluster()

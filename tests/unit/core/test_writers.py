@@ -8,7 +8,15 @@ from tests.log_builder import Cut, folded, replayed
 from bailiff_core.engine import LOGIC, STATE_SCHEMA
 from bailiff_core.fold import apply
 from bailiff_core.fold.snapshot import state_digest
-from bailiff_core.records.facts import ClockAdvanced, DecisionFailed, LogTruncated, StateDigest, TaskExited, TaskReleased
+from bailiff_core.records.facts import (
+    ClockAdvanced,
+    DecisionFailed,
+    LogSettled,
+    LogTruncated,
+    StateDigest,
+    TaskExited,
+    TaskReleased,
+)
 from bailiff_core.records.wire import decode, encode
 from bailiff_core.verbs import allocate
 from bailiff_core.verbs.failure import DecisionError
@@ -161,6 +169,27 @@ def test_an_accepted_loss_is_remembered(story):
     story.turn(LogTruncated(request=story.request(), epoch=4, seq=99))
     assert story.pool.accepted_loss == (4, 99)
     assert folded(story.wires).accepted_loss == (4, 99)
+    story.turn(LogTruncated(request=story.request(), epoch=3, seq=100))
+    assert story.pool.accepted_loss == (4, 99), "a smaller loss, accepted late, takes nothing back"
+
+
+def test_after_an_accepted_loss_nothing_starts_until_the_log_has_settled(story):
+    """Agents may run what the log has forgotten: on room that it calls free, and of jobs that wait in it."""
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    story.submit("high", gpus=8, cls="interactive")
+    story.propose()
+    story.begin("low")
+    story.turn(LogTruncated(request=story.request(), epoch=4, seq=99))
+    story.submit("more", gpus=1)
+    story.exits("low", 85)
+    story.releases("low")
+    assert story.phases() == {"low": "pending", "high": "reserved", "more": "pending"}
+    assert story.pool.selection is None
+
+    story.turn(LogSettled())
+    story.expect("JobStartOrdered", job="high")
+    assert folded(story.wires).unsettled is False
 
 
 def test_a_record_out_of_order_is_refused(story):

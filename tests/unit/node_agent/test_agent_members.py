@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
 
-from bailiff_bus.messages import Evict, JobSpec, StartTask, TaskAt, TaskIsReleased, TaskIsRunning, TaskNotStarted
+from bailiff_bus.messages import (
+    Evict,
+    JobSpec,
+    Spare,
+    StartTask,
+    TaskAt,
+    TaskIsReleased,
+    TaskIsRunning,
+    TaskNotStarted,
+)
 from bailiff_bus.messages.commands import Order
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
@@ -122,3 +131,37 @@ async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -
     assert "GPU-that-was-here" in refused["gone"]
     assert "no secret named 'xxx" in refused["secret"]
     assert "'process'" in refused["other"]
+
+
+async def test_what_was_obeyed_by_orders_that_are_lost_does_not_outweigh_what_the_log_still_holds(node: Node) -> None:
+    """The log was cut short: it holds the eviction, and has forgotten that the job was spared after it."""
+    await node.agent.obey(start(node, "low", 10, TaskAt(task=0)))
+    spared = {**node.common(), "sender": "executor", "job": "low", "attempt": 1, "tasks": (0,)}
+    await node.agent.obey(Spare.model_validate({**spared, "order": Order(epoch=1, seq=40)}))
+    await node.agent.obey(evict(node, "low", 30, 0))
+    assert not node.agent.machine.evictions.running(), "a sender of the same epoch is merely late"
+    await node.agent.obey(evict(node, "low", 30, 0).model_copy(update={"sender_epoch": 2}))
+    assert [eviction.key for eviction in node.agent.machine.evictions.running()] == ["low-1-0"]
+
+
+async def test_a_start_that_was_overtaken_by_lost_orders_is_answered_and_not_carried_out(node: Node) -> None:
+    """Without an answer the job would start for ever; carried out, it might run twice."""
+    await node.agent.obey(start(node, "low", 10, TaskAt(task=0)).model_copy(update={"attempt": 2}))
+    await node.fence()
+    late = start(node, "low", 5, TaskAt(task=0))
+    await node.agent.obey(late)
+    assert not said(node, TaskNotStarted)
+    await node.agent.obey(late.model_copy(update={"sender_epoch": 2}))
+    (answer,) = said(node, TaskNotStarted)
+    assert (answer.attempt, answer.order) == (1, 5)
+    assert [report.attempt for report in said(node, TaskIsRunning)] == [2]
+
+
+async def test_a_task_is_not_taken_over_by_a_later_start_of_its_name(node: Node) -> None:
+    """The attempt's number is given out again where the log has forgotten it; what runs is to be ended first."""
+    await node.agent.obey(start(node, "low", 10, TaskAt(task=0, devices=(GPU,))))
+    again = start(node, "low", 8, TaskAt(task=0, devices=(GPU,)))
+    await node.agent.obey(again.model_copy(update={"sender_epoch": 2, "order": Order(epoch=2, seq=8)}))
+    (refusal,) = said(node, TaskNotStarted)
+    assert refusal.reason == "attempt 1 of it is still here, from an order that the log has forgotten"
+    assert len(said(node, TaskIsRunning)) == 1
