@@ -232,7 +232,8 @@ def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
     for entry in report.tasks:
         job = pool.jobs.get(entry.job)
         task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
-        current = task is not None and task.state != "reserved"  # what has no place yet runs nowhere that the log knows of
+        there = task is not None and task.node == pool.node_numbers.get(report.node)
+        current = task is not None and there and task.state not in ("reserved", "released")
         if entry.state != "released" and not current:
             found.append(entry)
     return found
