@@ -46,6 +46,7 @@ SHIELDED = policy(
     projects=PROJECTS,
     preemption={"scope": "pool", "most_moved": -1},
     backfill="greedy",
+    idle={"after": "2s"},
     protections={
         "min_runtime": {"preempt": "5s", "reclaim": "1s"}, "eviction_cap": {"evictions": 2, "window": "5m"},
         "cooldown": {"job": "5s", "project": "30s"}, "ageing": {"boost": 30, "evictions": 2, "waiting": "1h"},
@@ -53,7 +54,12 @@ SHIELDED = policy(
         "stale_gang": "30s", "schedule_timeout": {"after": "3m", "then": "fail"},
     },
 )  # fmt: skip
-SPREAD = policy(projects=PROJECTS, packing="spread", protections={"schedule_timeout": {"after": "30s", "then": "pass"}})
+SPREAD = policy(
+    projects=PROJECTS,
+    packing="spread",
+    idle={"after": "1m", "then": "pause"},
+    protections={"schedule_timeout": {"after": "30s", "then": "pass"}},
+)
 PLAIN: tuple[Policy, ...] = (*(DEFAULT_POLICY, FORGETFUL) * 4, TURNED_UP, policy(preemption={"verbs": ["allocate"]}))
 SHARED: tuple[Policy, ...] = (SHARED_OUT, SHIELDED, SPREAD, SHARED_OUT)
 
@@ -332,6 +338,8 @@ class Chance:
             if task.state == "running":
                 over = {"device": device.id, "used_bytes": 2, "share_bytes": 1}
                 yield facts.ShareExceeded(**self.story.at(job.id, task.index), **over)
+                if b % 3:
+                    yield facts.TaskIdle(**self.story.at(job.id, task.index), idle=bool(a % 3), lasted=SECOND)
 
 
 _REPORTED = ("starting", "running", "exited")

@@ -6,7 +6,7 @@ also tells the story: one line for each record, fault, start and end.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.invariants import (
     STATE_RULES,
@@ -54,6 +54,7 @@ class Witness:
         self._obeyed: set[Position] = set()
         self._ordered: dict[Place, int] = {}  # what the log ordered to start, and by which record, last
         self._begun: dict[tuple[str, int], int] = {}  # evictions of attempts that began, and by which record, last
+        self._read_anew: Mapping[str, int] = {}
         self._forgotten: set[Place] = set()
         self._forgotten_evictions: set[tuple[str, int]] = set()
 
@@ -128,8 +129,12 @@ class Witness:
 
     # --- a log that is cut short
 
-    def cut(self, left: Sequence[Message]) -> None:
-        """Only these messages are left of the log: go by them, and know what they have forgotten."""
+    def cut(self, left: Sequence[Message], inputs: Mapping[str, int]) -> None:
+        """Only these messages are left of the log: go by them, and know what they have forgotten.
+
+        inputs: where the inputs end now, that will be read anew up to there.
+        """
+        self._read_anew = inputs
         ordered, begun = self._ordered, self._begun
         self.head, self.pool, self.history, self.orphans = ChainHead(self.domain), Pool(), History(), 0
         self._ordered, self._begun, lost = {}, {}, self.lost
@@ -150,6 +155,10 @@ class Witness:
         self.tell(f"the log ends at #{end} again; agents have obeyed {self.lost or 'nothing'} of what is gone")
         self.kinds["(cut)"] += 1
         self.kinds["(cut, obeyed)"] += self.lost is not None
+
+    def relearns(self) -> bool:
+        """Whether the log has still to read again what agents had said before it was cut."""
+        return any(self.pool.inputs.get(name, 0) < end for name, end in self._read_anew.items())
 
     def obeyed(self, position: Position) -> None:
         """An agent carries out what this record orders."""

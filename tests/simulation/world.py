@@ -96,7 +96,8 @@ class WatchedCluster(MemoryCluster):
         """The newest part of the log is gone; how it began is not."""
         partition = self.partitions(topics.AUDIT.name)[0]
         self.truncate(topics.AUDIT.name, 0, max(partition.end - messages, min(partition.end, THE_BEGINNING)))
-        self.witness.cut(partition.messages)
+        reports = enumerate(self.partitions(topics.NODE_REPORTS.name))
+        self.witness.cut(partition.messages, {f"{topics.NODE_REPORTS.name}/{at}": each.end for at, each in reports})
 
 
 class Client(MemoryBus):
@@ -488,7 +489,8 @@ class World:
         pool, found = self.witness.pool, []
         records, _ = chain_of(self.cluster.messages(topics.AUDIT.name, 0), DOMAIN)
         rejected = [record.data for record, _ in records if isinstance(record.data, InputRejected)]
-        muted = any(data.count > 1 for data in rejected)
+        most = pool.rules.max_rejections_per_minute
+        muted = any(data.count > 1 for data in rejected) or any(recent.count >= most for recent in pool.rejections.values())
         places = {(data.topic, data.partition, data.offset) for data in rejected}
         for partition in range(len(self.cluster.partitions(topics.REQUESTS.name))):
             for message in self.cluster.messages(topics.REQUESTS.name, partition):

@@ -46,6 +46,7 @@ from .messages import (
     TaskEnded,
     TaskHasProgressed,
     TaskHasResumed,
+    TaskIsIdle,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -172,7 +173,7 @@ NODE_REPORTS = Topic(
         for body in (
             NodeAnnounced, NodeHeartbeat, TaskIsRunning, TaskNotStarted, EvictionStageReached,
             TaskEnded, TaskIsReleased, TaskWasSpared, TaskNotSpared, TaskHasProgressed, TaskHasResumed, DeviceIsDirty,
-            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare,
+            DeviceIsClean, DeviceIsBroken, DeviceWorks, TaskOverShare, TaskIsIdle,
         )
     ),
     retention=timedelta(days=7),

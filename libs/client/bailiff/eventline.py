@@ -483,6 +483,13 @@ def _share_exceeded(fact: facts.ShareExceeded, _pool: Pool) -> Said:
     return Said("over its share", _task(fact), _on(fact, more), "warn")
 
 
+@tells(facts.TaskIdle)
+def _task_idle(fact: facts.TaskIdle, _pool: Pool) -> Said:
+    if not fact.idle:
+        return Said("task works again", _task(fact), _on(fact, "its GPUs are busy"), "good")
+    return Said("task idle", _task(fact), _on(fact, f"its GPUs have done nothing for {duration_text(fact.lasted)}"), "warn")
+
+
 @tells(facts.TaskVanished)
 def _task_vanished(fact: facts.TaskVanished, _pool: Pool) -> Said:
     return Said("task vanished", _task(fact), _on(fact, "the node does not hold it any more; its exit is unknown"), "bad")
@@ -742,6 +749,12 @@ def _eviction_decided(decision: decisions.EvictionDecided, _pool: Pool) -> Said:
     grace = f"grace {duration_text(decision.grace)}"
     who = _members(decision.job, decision.tasks)
     return Said("eviction decided", who, _joined(CAUSES[decision.cause], decision.reason, grace), "evict")
+
+
+@tells(decisions.JobIdle)
+def _job_idle(decision: decisions.JobIdle, _pool: Pool) -> Said:
+    follows = {"warn": "it goes on", "pause": "it is paused"}[decision.then]
+    return Said("job idle", decision.job, f"its GPUs have done nothing for {duration_text(decision.lasted)}: {follows}", "warn")
 
 
 @tells(decisions.DrainDue)

@@ -17,6 +17,7 @@ from .lifecycle.by_hand import asked_evictions, drain_deadlines, drains, paused_
 from .lifecycle.devices import leave_devices
 from .lifecycle.enforcement import enforcement
 from .lifecycle.evictions import leaving, stuck_at, stuck_evictions, withdrawn_evictions
+from .lifecycle.idle import idle_jobs
 from .lifecycle.reservations import moved_jobs, reservations
 from .lifecycle.resize import resized_gangs
 from .lifecycle.stale_gang import stale_gangs
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     request_preemptions,
     schedule_timeouts,
     stale_gangs,
+    idle_jobs,
 )
 MOST_ROUNDS = 1000
 

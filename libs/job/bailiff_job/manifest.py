@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 NAME = "manifest.json"
 VERSION = 1
 READ_BYTES = 4 << 20
+HASHERS = min(8, os.cpu_count() or 1)
 
 
 class Damaged(Exception):
@@ -88,14 +90,23 @@ def read_manifest(folder: Path) -> Manifest:
 def verify(folder: Path, manifest: Manifest) -> None:
     """Read every file. Raises `Damaged` for the first one that is missing, of another size or of another content."""
     for file in manifest.files:
-        path = folder / file.name
         if ".." in Path(file.name).parts or Path(file.name).is_absolute():
             raise Damaged(f"its manifest names a file outside of it, {file.name!r}")
         try:
-            size = path.stat().st_size
-            if size != file.bytes:
-                raise Damaged(f"{file.name} has {size} bytes, and {file.bytes} were saved")
-            if digest(path) != file.sha256:
-                raise Damaged(f"{file.name} is not what was saved: its SHA-256 differs")
+            size = (folder / file.name).stat().st_size
         except OSError as problem:
             raise Damaged(f"{file.name} cannot be read: {problem.strerror or problem}") from None
+        if size != file.bytes:
+            raise Damaged(f"{file.name} has {size} bytes, and {file.bytes} were saved")
+    with ThreadPoolExecutor(HASHERS, thread_name_prefix="bailiff-job-hash") as pool:
+        digests = pool.map(_digest_or_damaged, [folder / file.name for file in manifest.files])
+        for file, found in zip(manifest.files, digests):
+            if found != file.sha256:
+                raise Damaged(f"{file.name} is not what was saved: its SHA-256 differs")
+
+
+def _digest_or_damaged(path: Path) -> str:
+    try:
+        return digest(path)
+    except OSError as problem:
+        raise Damaged(f"{path.name} cannot be read: {problem.strerror or problem}") from None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .clock import monotonic
-from .manifest import NAME, Damaged, File, Manifest, digest, names_in, read_manifest, verify
+from .manifest import HASHERS, NAME, Damaged, File, Manifest, digest, names_in, read_manifest, verify
 
 FOUND = "found.json"
 GANG_PATIENCE_S = 1800.0
@@ -144,9 +144,10 @@ class Store:
         names = names_in(draft)
         if NAME in names:
             raise ValueError(f"{NAME} is the name of Bailiff's own file in a checkpoint: save under another name")
-        with ThreadPoolExecutor(1, thread_name_prefix="bailiff-job-sync") as other:  # the disk works while we hash
-            synced = other.submit(_sync_all, draft, names)
-            files = tuple(File(name, (draft / name).stat().st_size, digest(draft / name)) for name in names)
+        with ThreadPoolExecutor(1 + HASHERS, thread_name_prefix="bailiff-job-commit") as others:
+            synced = others.submit(_sync_all, draft, names)  # the disk works while we hash
+            digests = others.map(digest, [draft / name for name in names])
+            files = tuple(File(name, (draft / name).stat().st_size, hashed) for name, hashed in zip(names, digests))
             synced.result()
         manifest = Manifest(
             self._job, self._attempt, self._rank, self._world_size, step, agreed, files,

@@ -118,7 +118,7 @@ class Writer:
         self._muted: dict[str, tuple[int, InputRejected]] = {}
         self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
-        self._incarnations: dict[str, str] = {}
+        self._incarnations: dict[str, dict[str, None]] = {}  # of each node, the newest last
         self._checked = self._erased = self._advanced = 0
         self._last_full_inputs = self._last_digest = 0
 
@@ -216,7 +216,7 @@ class Writer:
                 losses.append(loss)
             else:
                 if report is not None:
-                    self._incarnations[report.node] = report.incarnation
+                    self._heard_as(report.node, report.incarnation)
         for message in await newest(bus, topics.NODE_COMMANDS.name, domain, NEWEST_COMMANDS, {}):
             try:
                 look_at_command(self._pool, message)
@@ -233,9 +233,13 @@ class Writer:
             await acknowledgement
 
     def _is_here(self, name: str) -> bool:
-        """Not so for an agent that has joined anew since, in records that are lost: this fence would tell it to leave."""
+        """Not so for an agent that has joined anew since, perhaps in records that are lost: it would let go of its tasks."""
         known = self._pool.nodes[self._pool.node_numbers[name]].incarnation
-        return not self._pool.unsettled or self._incarnations.get(name, known) == known
+        heard = self._incarnations.get(name)
+        return not heard or next(reversed(heard)) == known
+
+    def _heard_as(self, node: str, incarnation: str) -> None:
+        self._incarnations.setdefault(node, {}).setdefault(incarnation)
 
     def _fence(self, name: str) -> Fence:
         node = self._pool.nodes[self._pool.node_numbers[name]]
@@ -450,8 +454,10 @@ class Writer:
         """Answers to single records. They are not owed: who misses one finds out and asks again."""
         for record in records:
             match record.data:
-                case NodeJoined(node=node):
-                    await self._outbox.command(self._fence(node))
+                case NodeJoined(node=node, incarnation=incarnation):
+                    self._heard_as(node, incarnation)
+                    if self._is_here(node):
+                        await self._outbox.command(self._fence(node))
                 case PolicyApplied():
                     await self._fence_nodes()  # the lease that it sets is what agents go by, too
                 case ReportsStale(nodes=nodes):

@@ -31,6 +31,7 @@ from bailiff_bus.messages import (
     TaskHasProgressed,
     TaskHasResumed,
     TaskHeld,
+    TaskIsIdle,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -53,6 +54,7 @@ from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Stor
 from .disk.fences import Verdict
 from .environment import SecretMissing, environment
 from .hearing import Heard, stage_of, stuck_in
+from .idle import Idleness
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
 from .scratch import Scratch
 from .settings import NodeDeclaration
@@ -123,6 +125,7 @@ class Agent:
             machine.inventory, machine.storage, machine.incarnation.boot_id, self._report, self._devices_in_use
         )
         self._sharers = Sharers(machine.inventory)
+        self._idleness = Idleness(machine.inventory)
         self._scratch = Scratch(machine.folder)
         self._jobs: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -173,6 +176,7 @@ class Agent:
         watchers = [asyncio.ensure_future(watch(runtime)) for runtime in runtimes for watch in (self._watch, self._hear)]
         watchers += [asyncio.ensure_future(self._custody.watch(self.machine.device_look_s))]
         watchers += [asyncio.ensure_future(self._watch_killed()), asyncio.ensure_future(self._watch_sharers())]
+        watchers += [asyncio.ensure_future(self._watch_idle())]
         try:
             await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
             for done in (*watchers, self._failed):
@@ -618,6 +622,19 @@ class Agent:
             for over in found:
                 self._log.warning("a task uses more of a GPU than its share", job=over.key.job, device=over.device)
                 self._tell(over.key, TaskOverShare, device=over.device, used_bytes=over.used, share_bytes=over.share)
+
+    async def _watch_idle(self) -> None:
+        """Tasks that hold GPUs are expected to use them."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.machine.device_look_s)
+            tasks = [(key, held.devices) for key, held in self._held.items() if held.state == "running"]
+            if self.machine.inventory.slow:
+                found = await asyncio.to_thread(self._idleness.look, tasks, loop.time())
+            else:
+                found = self._idleness.look(tasks, loop.time())
+            for each in found:
+                self._tell(each.key, TaskIsIdle, idle=each.idle, lasted=int(each.seconds * 1_000_000))
 
     async def _watch(self, runtime: Runtime) -> None:
         while True:

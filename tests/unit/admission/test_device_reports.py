@@ -17,6 +17,7 @@ from bailiff_bus.messages import (
     DeviceWorks,
     DirtyDevice,
     NodeAnnounced,
+    TaskIsIdle,
 )
 from bailiff_core.records import facts
 
@@ -114,3 +115,19 @@ def test_what_cannot_be_cleared_is_refused_with_words(story: Story, device: str,
     refused = clear(story, device)
     assert isinstance(refused, Rejected)
     assert refused.code == code
+
+
+def test_that_a_task_idles_or_works_again_is_on_record_once(story: Story) -> None:
+    story.runs("low", gpus=1)
+
+    def says(**fields: Any) -> list[Any]:
+        about = {"node": "n1", "incarnation": story.pool.nodes[0].incarnation, "number": 9, "job": "low", "attempt": 1, "task": 0}
+        return facts_of_report(story.pool, TaskIsIdle(**about, **fields))
+
+    assert says(idle=False) == []
+    [fact] = says(lasted=60_000_000)
+    assert (fact.idle, fact.lasted) == (True, 60_000_000)
+    story.turn(fact)
+    assert says(lasted=60_000_000) == []
+    [fact] = says(idle=False)
+    assert not fact.idle

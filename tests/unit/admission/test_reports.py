@@ -250,6 +250,13 @@ def test_what_runs_without_the_log(story):
     ]  # fmt: skip
 
 
+def test_what_runs_on_another_node_than_the_log_believes_runs_without_it(story):
+    """The log has forgotten that the member left, and came back elsewhere under its number."""
+    assert {task.node for task in story.pool.jobs["low"].tasks} == {0}
+    (entry,) = orphans_of(story.pool, announced("n2", tasks=[held(task=0)]))
+    assert (entry.job, entry.task) == ("low", 0)
+
+
 # --- what tasks say
 
 

@@ -73,6 +73,11 @@ SAID: dict[str, tuple[dict[str, Any], str | list[str]]] = {
         "node drained         gpu-01  nothing new is placed there, its jobs leave now, with the short grace, within 1m, new driver",
     ),
     "NodeUndrained": ({"request": REQUEST, "node": "gpu-01"}, "node undrained       gpu-01  it takes work again"),
+    "JobIdle": (
+        {"job": "train-7", "attempt": 1, "lasted": 600 * SECOND, "then": "pause"},
+        "job idle             train-7  its GPUs have done nothing for 10m: it is paused",
+    ),
+    "TaskIdle": ({**TASK, "lasted": 60 * SECOND}, "task idle            train-7/0  on gpu-01, its GPUs have done nothing for 1m"),
     "DrainDue": ({"node": "gpu-01"}, "drain due            gpu-01  its deadline is over: what is still there leaves"),
     "MigrationDecided": (
         {"job": "train-7", "attempt": 1, "placement": PLACE, "grace": 30 * SECOND, "expires": NOON, "reason": "noise"},

@@ -1,5 +1,6 @@
 """Bytes of records: canonical, read back whole, and refused where a reader must stop."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tests.log_builder import Story
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.document import parse_duration
 from bailiff_core.model.places import bits, numbers, ranges
-from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, record_hash
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, follow, record_hash
 from bailiff_core.records.chain import GENESIS
 from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
 
@@ -55,6 +56,39 @@ def test_headers_outside_the_record_do_not_change_its_hash():
     assert record_hash(more) == record_hash(wire)
     assert record_hash(Wire(tuple(reversed(wire.headers)), wire.value)) == record_hash(wire)
     assert record_hash(Wire((*wire.headers, ("ce_x", b"")), wire.value)) != record_hash(wire)
+
+
+NAMES = st.sampled_from(["ce_a", "ce_bb", "ce_c", "content-type", "x"]) | st.text(max_size=3)
+
+
+@given(st.lists(st.tuples(NAMES, st.binary(max_size=6)), max_size=8), st.binary(max_size=6), st.sampled_from([0, 2000]))
+def test_a_hash_is_over_its_parts_as_the_protocol_says(headers, value, more):
+    """Names that stand twice, no headers at all, and parts of any length included."""
+
+    def prefixed(part):
+        return len(part).to_bytes(4, "big") + part
+
+    value += b"x" * more
+    hashed = sorted(header for header in headers if header[0].startswith("ce_"))
+    parts = [prefixed(b"bailiff-audit-1"), len(hashed).to_bytes(4, "big")]
+    parts += [prefixed(name.encode()) + prefixed(content) for name, content in hashed]
+    expected = hashlib.sha256(b"".join([*parts, prefixed(value)])).hexdigest()
+    assert record_hash(Wire(tuple(headers), value)) == expected
+
+
+def test_to_follow_is_to_continue_and_to_decode():
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=8)
+    head = ChainHead(story.pool.domain)
+    for wire in story.wires:
+        assert follow(replace(head, next_seq=head.next_seq + 1), wire) == continues(
+            replace(head, next_seq=head.next_seq + 1), wire
+        )
+        after, record = follow(head, wire)
+        assert after == continues(head, wire)
+        assert record == decode(wire)
+        head = after
 
 
 def test_no_bytes_may_move_between_the_parts_of_a_hash():
@@ -164,6 +198,12 @@ def test_times_go_through_their_text(time):
     text = time_text(time)
     assert len(text) == 27
     assert time_value(text) == time
+
+
+@pytest.mark.parametrize("text", ["2026-01-31 12:00:00.000000Z", "2026-01-31T12:00:00,000000Z", "2026-W05-6T12:00:00.000000Z"])
+def test_what_is_no_time(text):
+    with pytest.raises(ValueError, match="is not a time"):
+        time_value(text)
 
 
 @given(st.sets(st.integers(0, 200)))

@@ -14,6 +14,7 @@ from .devices import (
     DeviceIsDirty,
     DeviceReport,
     DeviceWorks,
+    TaskIsIdle,
     TaskOverShare,
 )
 from .letters import Alarm, DeadLetter
@@ -61,6 +62,6 @@ __all__ = [
     "JobSpec", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal", "ReplaceNode",
     "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SendInventory", "SetJob", "Spare",
     "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed", "TaskHeld",
-    "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared",
+    "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared",
     "UndrainNode", "UnpauseJob",
 ]  # fmt: skip

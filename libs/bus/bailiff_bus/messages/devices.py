@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from bailiff_core.model.document import Count, Name, OpaqueId
+from bailiff_core.model.document import Count, Duration, Name, OpaqueId
 from bailiff_core.records.facts import DeviceReading, SicknessReason
 
 from .commands import CommandBody
@@ -59,6 +59,14 @@ class TaskOverShare(TaskReport):
     device: OpaqueId
     used_bytes: Count
     share_bytes: Count
+
+
+class TaskIsIdle(TaskReport):
+    """None of the task's GPUs has done anything for `lasted`; or, with `idle` false, they work again. Told on change only."""
+
+    TYPE: ClassVar[str] = "bailiff.TaskIsIdle.v1"
+    idle: bool = True
+    lasted: Duration = 0
 
 
 # --- commands

@@ -37,6 +37,7 @@ NEXT: dict[type[Payload], tuple[Kinds, str]] = {
     decisions.JobShrunk: ((decisions.JobGrown, *ENDS), "still goes on without"),
     decisions.EvictionDecided: (LEAVES, "is still on its way out"),
     decisions.EvictionStuck: (LEAVES, "is still on its way out"),
+    decisions.JobIdle: ((*LEAVES, facts.JobUnpaused), ""),
     decisions.MigrationDecided: (LEAVES, "is still on its way out"),
 }
 

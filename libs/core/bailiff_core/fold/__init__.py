@@ -4,7 +4,7 @@ The fold believes what the log says. It checks nothing, decides nothing, and is 
 written. Whatever a decision needs to know is computed from the state that these functions leave.
 """
 
-from . import by_hand, devices, evictions, growth, jobs, log, nodes, preemptions, tasks  # noqa: F401  registers the folds
+from . import by_hand, devices, evictions, growth, idle, jobs, log, nodes, preemptions, tasks  # noqa: F401  registers the folds
 from .apply import apply, close_turn, enact, fold
 
 __all__ = ["apply", "close_turn", "enact", "fold"]

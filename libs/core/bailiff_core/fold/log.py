@@ -68,6 +68,8 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
             if getattr(job, moment) is not None:
                 setattr(job, moment, getattr(job, moment) + fact.by)
         job.evicted_at = [moment + fact.by for moment in job.evicted_at]
+        for task in job.tasks:
+            task.idle_since = None if task.idle_since is None else task.idle_since + fact.by
         for eviction in (job.eviction, *(task.eviction for task in job.tasks)):
             if eviction is not None and eviction.begun_at is not None:
                 eviction.begun_at += fact.by

@@ -222,7 +222,7 @@ def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:
         job.eviction = eviction
     close_plan(pool, job)
     job.reserved_until = job.stale_since = job.wish = None
-    job.resized = False
+    job.resized = job.idle_told = False
     set_phase(pool, job, "evicting")
 
 

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 
 from bailiff_core.model.pool import Job, Pool
-from bailiff_core.protections import ageing, delay, schedule_timeout, stale_gang
+from bailiff_core.protections import ageing, delay, idle, schedule_timeout, stale_gang
 
 Key = tuple[int, int, int, str]
 KNOWN_END, UNKNOWN_END = 0, 1
@@ -33,6 +33,7 @@ DUE: dict[str, Callable[[Pool, Job], int | None]] = {
     schedule_timeout.NAME: schedule_timeout.due,
     stale_gang.NAME: stale_gang.due,
     delay.NAME: delay.due,
+    idle.NAME: idle.due,
     "back-off": _tried_again,
     "asks-again": _asks_again,
 }

@@ -22,7 +22,8 @@ def paused_jobs(pool: Pool) -> Iterator[Decision]:
         if job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="paused", plan=job.plan)
         elif job.phase in GOES_ON:
-            yield stop(pool, job, "paused", _because("somebody wants it paused", job.pause_reason))
+            own = job.idle_told and job.pause_reason  # the policy paused it, and says why
+            yield stop(pool, job, "paused", own or _because("somebody wants it paused", job.pause_reason))
 
 
 def asked_evictions(pool: Pool) -> Iterator[Decision]:

@@ -184,6 +184,13 @@ class DeviceRules(Document):
     over_share: Literal["warn", "evict"] = "warn"
 
 
+class IdleRules(Document):
+    """What becomes of a job none of whose GPUs has done anything for `after`: it is told of, or paused. Left out: nothing."""
+
+    after: Annotated[Duration, Field(ge=1)] | None = None
+    then: Literal["warn", "pause"] = "warn"
+
+
 class RetentionRules(Document):
     """What the state forgets, on log time."""
 
@@ -214,6 +221,7 @@ class Policy(Document):
     restarts: RestartRules = RestartRules()
     nodes: NodeRules = NodeRules()
     devices: DeviceRules = DeviceRules()
+    idle: IdleRules = IdleRules()
     retention: RetentionRules = RetentionRules()
     identity: IdentityRules = IdentityRules()
     max_rejections_per_minute: Count = 60

@@ -128,6 +128,7 @@ class Task:
     reached: when it reached the stages of its eviction. step, pace (steps in 1,000 s), checkpoint_step, checkpoint_at:
     how far it has said that it is; notice_step, notice_pace: when it had its notice. confirmed: the step at which it would
     save together with its gang. resumed: the step that it went on from. device_failed: one of its devices broke under it.
+    idle_since: since when none of its GPUs has done anything.
     over_share: it used more of a shared device than it was given, and the policy says that it leaves.
     """
 
@@ -157,6 +158,7 @@ class Task:
     checkpoint_at: int | None = None
     device_failed: bool = False
     over_share: bool = False
+    idle_since: int | None = None
 
 
 @dataclass(slots=True)
@@ -181,7 +183,7 @@ class Job:
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
     waited for its first start. step: how far its earlier attempts are known to have come. paused_seq: the record that
     paused it; None while it is not paused. resized: members that were told of are gone, and the others are to start again
-    without them.
+    without them. idle_told: it was said that its GPUs do nothing.
     """
 
     id: str
@@ -228,6 +230,7 @@ class Job:
     pause_reason: str = ""
     wish: Wish | None = None
     resized: bool = False
+    idle_told: bool = False
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""

@@ -145,6 +145,15 @@ class EvictionDecided(Decision):
     tasks: str = ""
 
 
+class JobIdle(Decision):
+    """No GPU of the job has done anything for longer than the policy means it to. then: what follows."""
+
+    job: Name
+    attempt: Count
+    lasted: Duration
+    then: Literal["warn", "pause"]
+
+
 class DrainDue(Decision):
     """The deadline of a graceful drain is over: what is still on the node leaves now."""
 

@@ -469,6 +469,13 @@ class ShareExceeded(TaskFact):
     share_bytes: Count
 
 
+class TaskIdle(TaskFact):
+    """None of the task's GPUs has done anything for `lasted`; or, with `idle` false, they work again."""
+
+    idle: bool = True
+    lasted: Duration = 0
+
+
 class TaskVanished(TaskFact):
     """The log held it for running, the node's inventory lacks it: it has ended, its exit unknown."""
 

@@ -13,6 +13,7 @@ from bailiff_bus.messages import (
     TaskHasProgressed,
     TaskHasResumed,
     TaskHeld,
+    TaskIsIdle,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -31,6 +32,7 @@ from bailiff_core.records.facts import (
     SpareRefused,
     Stage,
     TaskExited,
+    TaskIdle,
     TaskProgressed,
     TaskReleased,
     TaskResumed,
@@ -141,6 +143,8 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
         case TaskOverShare() if task.state == "running":
             over = {"device": report.device, "used_bytes": report.used_bytes, "share_bytes": report.share_bytes}
             return [ShareExceeded.model_validate({**at, **over})]
+        case TaskIsIdle() if task.state == "running" and report.idle != (task.idle_since is not None):
+            return [TaskIdle(**at, idle=report.idle, lasted=report.lasted)]
         case TaskWasSpared() if sparing and not task.spared:
             return [TaskSpared(**at)]
         case TaskNotSpared() if sparing:
@@ -228,7 +232,8 @@ def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:
     for entry in report.tasks:
         job = pool.jobs.get(entry.job)
         task = job.task(entry.task) if job is not None and job.attempt == entry.attempt else None
-        current = task is not None and task.state != "reserved"  # what has no place yet runs nowhere that the log knows of
+        there = task is not None and task.node == pool.node_numbers.get(report.node)
+        current = task is not None and there and task.state not in ("reserved", "released")
         if entry.state != "released" and not current:
             found.append(entry)
     return found

@@ -1,6 +1,7 @@
 """`python -m bailiff_node_agent.devices FILE DEVICE FAULT`: make a simulated device fail while its agent runs.
 
-FILE: `faults.json` in the node's folder. FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, or `heal`.
+FILE: `faults.json` in the node's folder.
+FAULT: `leak=BYTES`, `hang`, `dead`, `xid=NUMBER`, `use=BYTES`, `busy=PERCENT`, or `heal`.
 """
 
 import json
@@ -10,8 +11,8 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 
-USAGE = "say: FILE DEVICE leak=BYTES|hang|dead|xid=NUMBER|use=BYTES|heal, as in: .../faults.json 0 leak=1073741824"
-NUMBERED = {"leak": "leak_bytes", "xid": "xid", "use": "use_bytes"}
+USAGE = "say: FILE DEVICE leak=BYTES|hang|dead|xid=NUMBER|use=BYTES|busy=PERCENT|heal, as in: .../faults.json 0 leak=1073741824"
+NUMBERED = {"leak": "leak_bytes", "xid": "xid", "use": "use_bytes", "busy": "busy_percent"}
 
 
 def fault(text: str) -> dict[str, Any]:

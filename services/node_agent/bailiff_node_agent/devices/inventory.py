@@ -53,6 +53,10 @@ class DeviceInventory(Protocol):
 
     def usage(self, device_id: str) -> DeviceUsage: ...
 
+    def busy(self, device_id: str) -> int | None:
+        """How busy it was just now, in percent; None where that cannot be told."""
+        ...
+
     def troubles(self) -> dict[str, Trouble]:
         """What is wrong now, by device, together with events since the last call."""
         ...

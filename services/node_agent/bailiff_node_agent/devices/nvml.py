@@ -71,6 +71,13 @@ class NvmlInventory:
         except self._nvml.NVMLError as error:
             raise DeviceUnavailable(f"device {device_id} cannot be read: {error}") from error
 
+    def busy(self, device_id: str) -> int | None:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByUUID(device_id)
+            return int(self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        except self._nvml.NVMLError:
+            return None
+
     def troubles(self) -> dict[str, Trouble]:
         """Gone from the bus, memory that waits for repair, and Xid and uncorrected memory errors since the last call.
 

@@ -49,14 +49,15 @@ def start_of_process(pid: int) -> int | None:
     return None if state in (b"Z", b"X") else int(rest[18])
 
 
-FAULTS = ("leak_bytes", "hang", "dead", "xid", "use_bytes")
+FAULTS = ("leak_bytes", "hang", "dead", "xid", "use_bytes", "busy_percent")
 
 
 class SimulatedInventory:
     """`identify` says which process a pid is, or None when it is gone: a pid that is used again holds nothing.
 
     Of a device, `leak_bytes` are in use whoever is on it; where it hangs, who was on it never leaves it; where it is dead, it
-    cannot be read; `xid` happens once; `use_bytes` is what each process on it uses, instead of all of it.
+    cannot be read; `xid` happens once; `use_bytes` is what each process on it uses, instead of all of it. `busy_percent` is how
+    busy it is, which otherwise nobody can tell.
     """
 
     slow = False
@@ -91,6 +92,11 @@ class SimulatedInventory:
         if each is not None:
             used, by_pid = each * len(pids), dict.fromkeys(pids, each)
         return DeviceUsage(min(device.memory, used + fault.get("leak_bytes", 0)), pids, by_pid)
+
+    def busy(self, device_id: str) -> int | None:
+        self._read()
+        busy = self._faults.get(device_id, {}).get("busy_percent")
+        return busy if isinstance(busy, int) else None
 
     def troubles(self) -> dict[str, Trouble]:
         self._read()

@@ -1,0 +1,88 @@
+"""Jobs whose GPUs do nothing: told of once, paused where the policy says so, and left alone where it says nothing."""
+
+import pytest
+from tests.log_builder import HOUR, MINUTE, policy
+
+from bailiff_core.records.facts import ClockStepped, TaskIdle
+
+
+def idles(story, *tasks, lasted=MINUTE, **said):
+    story.turn(*(TaskIdle(**story.at("train", n), lasted=lasted, **said) for n in tasks))
+
+
+@pytest.fixture
+def lazy(tell):
+    """`train` runs two tasks; GPUs may do nothing for ten minutes, then a job is paused."""
+    story = tell(policy(idle={"after": "10m", "then": "pause"}))
+    story.node("n1", gpus=8)
+    story.runs("train", gpus=2, tasks=2)
+    return story
+
+
+def test_when_all_of_its_gpus_have_done_nothing_for_so_long_it_is_paused(lazy):
+    idles(lazy, 0, 1)
+    lazy.wait(8 * MINUTE)
+    lazy.expect_only()
+    lazy.wait(MINUTE)
+    assert lazy.expect("JobIdle", job="train", then="pause").lasted == 10 * MINUTE
+    stopped = lazy.expect("EvictionDecided", job="train", cause="paused")
+    assert stopped.reason == "its GPUs did nothing for 600 s"
+    lazy.yields("train")
+    assert (lazy.job("train").phase, lazy.job("train").evictions) == ("paused", 0)
+    lazy.unpause("train")
+    lazy.expect("JobPlaced", job="train", attempt=2)
+
+
+def test_one_task_that_works_is_enough(lazy):
+    idles(lazy, 0)
+    lazy.wait(HOUR)
+    lazy.expect_only()
+
+
+def test_work_in_between_begins_it_anew(lazy):
+    idles(lazy, 0, 1)
+    lazy.wait(5 * MINUTE)
+    idles(lazy, 1, idle=False)
+    lazy.wait(HOUR)
+    lazy.expect_only()
+    idles(lazy, 1)
+    lazy.wait(9 * MINUTE)
+    lazy.expect("JobIdle", job="train")
+
+
+def test_a_jump_of_the_clock_makes_nobody_idle(lazy):
+    idles(lazy, 0, 1)
+    lazy.time += HOUR
+    lazy.turn(ClockStepped(by=HOUR))
+    lazy.expect_only()
+    lazy.wait(9 * MINUTE)
+    lazy.expect("JobIdle", job="train")
+
+
+def test_a_warning_is_given_once_until_it_works_again(tell):
+    story = tell(policy(idle={"after": "10m"}))
+    story.node("n1", gpus=8)
+    story.runs("train", gpus=2, tasks=2)
+    idles(story, 0, 1)
+    story.wait(HOUR)
+    assert [(told.then, told.lasted) for told in story.decisions("JobIdle")] == [("warn", 10 * MINUTE)]
+    assert story.job("train").phase == "running"
+    idles(story, 0, idle=False)
+    idles(story, 0)
+    story.wait(HOUR)
+    assert len(list(story.decisions("JobIdle"))) == 2
+
+
+def test_members_without_gpus_count_for_nothing_and_a_policy_that_says_nothing_lets_idle(story):
+    story.node("n1", gpus=8)
+    story.runs("train", gpus=2, tasks=2)
+    idles(story, 0, 1)
+    story.wait(24 * HOUR)
+    assert list(story.decisions("JobIdle")) == []
+
+
+def test_cancelled_or_on_its_way_out_it_is_no_matter_any_more(lazy):
+    idles(lazy, 0, 1)
+    lazy.evict("train")
+    lazy.wait(HOUR)
+    assert list(lazy.decisions("JobIdle")) == []
