@@ -1,6 +1,7 @@
 """Wiring of the node agent: one agent per declared node, one link for all."""
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,8 +84,9 @@ class NodeAgentService:
             except FolderInUse as error:
                 raise MustStop(ExitCode.SETTINGS, str(error)) from None
             storage = FolderStorage(folder)
-        wanted = self._settings.cgroups
-        cgroups = Cgroups.on_this_host(f"{node.domain}-{node.name}", self._settings.cgroup_root) if wanted else None
+        wanted = self._settings.cgroups and self._settings.durable
+        own = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]  # two agents of one name may be on one host
+        cgroups = Cgroups.on_this_host(f"{node.name}-{own}", self._settings.cgroup_root) if wanted else None
         inventory, runtimes = _parts(node, folder, cgroups)
         return Machine(
             node=node,

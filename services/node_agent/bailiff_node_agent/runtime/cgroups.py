@@ -18,8 +18,9 @@ class Cgroups:
 
     @classmethod
     def on_this_host(cls, name: str, root: Path | None = None) -> "Cgroups | None":
-        """Below `root`, or else below this process's own cgroup, or the whole host's; `None` where none can be made.
+        """`name` has to be this agent's alone. `None` where none can be made.
 
+        Below `root`, or else below this process's own cgroup, or the whole host's.
         A cgroup that hands controllers down holds no process itself, so below its own they are often not to be had.
         """
         mount = _mount()
@@ -29,20 +30,22 @@ class Cgroups:
             base = parent / f"bailiff-{name}"
             try:
                 base.mkdir(exist_ok=True)
-                if not (base / "cgroup.kill").exists():  # no cgroup v2, or a kernel before 5.14
+                possible = (base / "cgroup.kill").exists()  # of cgroup v2, since Linux 5.14
+                with contextlib.suppress(OSError):  # an agent before this one has tasks there
                     base.rmdir()
-                    continue
             except OSError:
                 continue
-            for folder in (parent, base):
-                _hand_down(folder)
-            return cls(base)
+            if possible:
+                _hand_down(parent)
+                return cls(base)
         return None
 
     def make(self, key: TaskKey, cpu_milli: int, memory_bytes: int) -> Path | None:
         """The task's own, with its limits; 0: none. `None` where it could not be made."""
         folder = self._folder(key)
         try:
+            self.base.mkdir(exist_ok=True)
+            _hand_down(self.base)
             folder.mkdir(exist_ok=True)
         except OSError:
             return None
@@ -78,8 +81,9 @@ class Cgroups:
         for below in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
             with contextlib.suppress(OSError):
                 below.rmdir()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+        for last in (folder, self.base):
+            with contextlib.suppress(OSError):
+                last.rmdir()
 
     def _folder(self, key: TaskKey) -> Path:
         return self.base / str(key)
