@@ -27,6 +27,8 @@ from .devices.release import TOLERANCE, ReleaseProof
 from .disk import Storage
 
 FILE = "quarantine"
+MOST_IDLE = 768 << 20
+"""Bytes that a driver may keep for itself on a device that nobody uses; more is somebody's."""
 SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", "nv-hostengine", "dcgm", "Xorg", "gnome-shell")
 """Programs that stay on a device for all of its users, by the first 15 characters of their name."""
 
@@ -57,6 +59,7 @@ class Custody:
     _pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _broken: dict[str, Trouble] = field(default_factory=dict)
     _waived: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _accepted: dict[str, int] = field(default_factory=dict)
     _written: bytes = b""
 
     def __post_init__(self) -> None:
@@ -67,6 +70,8 @@ class Custody:
             self.dirty[found.device], self._pids[found.device] = found, tuple(entry["pids"])
         if content.get("boot_id") == self.boot_id:  # a boot resets what an event had told
             self._broken = {device: Trouble(**trouble) for device, trouble in content.get("broken", {}).items()}
+            self._accepted = dict(content.get("accepted", {}))
+            self._waived = {device: tuple(pids) for device, pids in content.get("waived", {}).items()}
 
     def adopted(self) -> None:
         """Before the first announcement: what is in use on devices that no task is on is their baseline, unless it is foreign."""
@@ -79,6 +84,8 @@ class Custody:
                 continue
             if foreign:
                 self._note(_dirty(reading, "foreign", f"{_named(foreign)} that no task here has started", 0), foreign)
+            elif reading.memory_used is not None and reading.memory_used > self._accepted.get(reading.device_id, MOST_IDLE):
+                self._note(_dirty(reading, "foreign", f"{reading.memory_used >> 20} MiB of it are in use by nobody", 0), ())
             elif reading.memory_used is not None:
                 self.baseline[reading.device_id] = reading.memory_used
         if self.dirty or self._broken:
@@ -165,7 +172,7 @@ class Custody:
             self._judge(device, self.inventory.troubles().get(device), asked)
         if device in self.dirty:
             self.baseline[device] = reading.memory_used or 0
-            self._waived[device] = reading.pids
+            self._accepted[device], self._waived[device] = self.baseline[device] + TOLERANCE, reading.pids
             self._free(reading, asked)
 
     async def watch(self, every_s: float) -> None:
@@ -234,6 +241,8 @@ class Custody:
                 for device, trouble in self._broken.items()
                 if trouble.lasts
             },
+            "accepted": self._accepted,
+            "waived": self._waived,
         }
         written = json.dumps(content).encode()
         if written != self._written:

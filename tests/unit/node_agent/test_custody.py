@@ -212,6 +212,20 @@ async def test_a_person_takes_a_device_back_as_it_is(begin: Any) -> None:
     await host.evict("next")
     await host.says(TaskIsReleased, 2)  # what was there is its baseline now
     assert len(host.said(DeviceIsDirty)) == 1
+    await stop(host)
+    after = await begin(host)
+    assert after.said(NodeAnnounced)[-1].dirty == ()  # the next agent goes by that word, too
+
+
+async def test_an_agent_takes_no_stale_memory_for_what_is_normal(begin: Any) -> None:
+    host = await begin()
+    await stop(host)
+    host.fault(f"leak={GIB}")
+    after = await begin(host)
+    [found] = after.said(NodeAnnounced)[-1].dirty
+    assert (found.device, found.reason) == (GPU, "foreign")
+    after.fault("heal")
+    await after.says(DeviceIsClean)
 
 
 async def test_a_device_that_dies_is_broken_and_works_again_when_it_is_back(begin: Any) -> None:
