@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ class Attempts:
 
     def __init__(self, folder: Path, arguments: list[str]) -> None:
         self.folder, self.arguments = folder, arguments
-        (folder / "bin").mkdir()
+        self.kept = folder / "kept"
+        (folder / "bin").mkdir(parents=True)
         command = folder / "bin/bailiff-job"
         command.write_text(f'#!/bin/sh\nexec {sys.executable} -m bailiff_job "$@"\n')
         command.chmod(0o755)
@@ -52,7 +53,7 @@ class Attempts:
         env = self.env
         if attempt is not None:
             env = {**env, "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": str(attempt),
-                   "BAILIFF_CHECKPOINT_DIR": str(self.folder / "kept"), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60"}  # fmt: skip
+                   "BAILIFF_CHECKPOINT_DIR": str(self.kept), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "60"}  # fmt: skip
         if node is not None:
             env = {**env, "BAILIFF_CONTROL_DIR": str(node.control), "BAILIFF_SOCKET": str(node.control / "socket")}
         output = (where / f"output-{attempt}-{more.get('RANK', 0)}").open("w+")
@@ -148,37 +149,47 @@ def test_torchrun_with_all_ranks_in_one_task(tmp_path: Path, ranks: int) -> None
 
 
 @pytest.mark.long
-def test_a_task_per_rank_on_two_nodes(tmp_path: Path) -> None:
-    """Without torchrun: each task is a rank, and the nodes agree on the step."""
-    attempts = Attempts(tmp_path, [frameworks(), str(SCRIPTS / "train_ddp.py"), "300"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_gang_on_two_nodes(tmp_path: Path, workers: int) -> None:
+    """The nodes agree on the step: with a task of one rank on each, and with a torchrun of two ranks on each."""
+    script = [str(SCRIPTS / "train_ddp.py"), "300"]
+    torchrun = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", str(workers)]
+    code = 85 if workers == 1 else 1
 
-    def gang(attempt: int | None, port: int, nodes: list[JobNode] | None = None) -> list[Any]:
-        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        return [
-            attempts.running(f"place-{attempt}", attempt, nodes[rank] if nodes else None, RANK=str(rank), **common)
-            for rank in range(2)
-        ]
+    def weights_of(attempts: list[Attempts], attempt: int | None) -> str:
+        with both(attempts, attempt, None) as running:
+            texts = [each.end(process, 0) for each, process in zip(attempts, running, strict=True)]
+        return str(re.findall(r"^weights (\S+)$", "".join(texts), re.MULTILINE)[0])
 
-    def weights_of(attempt: int | None) -> str:
-        first, second = gang(attempt, free_port())
-        with first as one, second as other:
-            text = attempts.end(one, 0)
-            attempts.end(other, 0)
-        return str(re.findall(r"^weights (\S+)$", text, re.MULTILINE)[0])
+    @contextmanager
+    def both(attempts: list[Attempts], attempt: int | None, nodes: list[JobNode] | None) -> Iterator[list[Any]]:
+        port = str(free_port())
+        with ExitStack() as stack:
+            running = []
+            for rank, each in enumerate(attempts):
+                if workers > 1:
+                    place = ["--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", port]
+                    each.arguments = [frameworks(), *torchrun, *place, *script]
+                env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+                node = nodes[rank] if nodes else None
+                running.append(stack.enter_context(each.running(f"place-{attempt}", attempt, node, **env)))
+            yield running
 
-    alone = weights_of(None)
+    attempts = [Attempts(tmp_path / f"machine-{rank}", [frameworks(), *script]) for rank in range(2)]
+    for each in attempts:
+        each.kept = tmp_path / "kept"  # a directory that all members see
+    alone = weights_of(attempts, None)
     with node_in(tmp_path / "node-a") as a, node_in(tmp_path / "node-b") as b:
-        first, second = gang(1, free_port(), [a, b])
-        with first as one, second as other:
-            a.wait_for(lambda: min(a.word(STEP), b.word(STEP)) >= 30 or one[0].poll() is not None, PATIENCE_S)
-            nodes = GangOfNodes(a, b)
-            nodes.notice()
-            nodes.propose()
-            a.wait_for(lambda: nodes.settle() is not None, PATIENCE_S)
-            texts = [attempts.end(each, 85) for each in (one, other)]
+        with both(attempts, 1, [a, b]) as running:
+            a.wait_for(lambda: min(a.word(STEP), b.word(STEP)) >= 30 or running[0][0].poll() is not None, PATIENCE_S)
+            gang = GangOfNodes(a, b)
+            gang.notice()
+            gang.propose()
+            a.wait_for(lambda: gang.settle() is not None, PATIENCE_S)
+            texts = [each.end(process, code) for each, process in zip(attempts, running, strict=True)]
         assert a.said("checkpoint_committed")[-1]["step"] == b.said("checkpoint_committed")[-1]["step"], texts
-        assert a.stages()[-4:] == STAGES[-4:]
-    assert weights_of(2) == alone
+        assert a.stages()[-4:] == b.stages()[-4:] == STAGES[-4:], texts
+    assert weights_of(attempts, 2) == alone
 
 
 def free_port() -> int:

@@ -42,6 +42,7 @@ from bailiff_bus.messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    SaveTogether,
     ScaleJob,
     SendInventory,
     SetJob,
@@ -50,6 +51,8 @@ from bailiff_bus.messages import (
     SubmitJob,
     TaskAt,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotSpared,
@@ -66,7 +69,7 @@ from bailiff_core.model.answer import Answer, VictimChoice
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.places import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY
-from bailiff_core.records.facts import DeviceReading
+from bailiff_core.records.facts import Checkpoint, DeviceReading
 
 GIB = 1 << 30
 NOW, NOW_TEXT = 1_800_000_000_000_000, "2027-01-15T08:00:00Z"
@@ -112,6 +115,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
     )
     about: dict[str, Any] = {**name, "number": 0, "device": "GPU-nobody"}
     reading = DeviceReading(device="GPU-nobody", memory_used=GIB, processes=1)
+    saved = Checkpoint(step=1, bytes=1, microseconds=1, sha256="0" * 64)
     ghost = {**name, "node": "ghost", "incarnation": "f" * 32, "number": 0}
     by_topic: dict[str, tuple[MessageBody, ...]] = {
         topics.REQUESTS.name: (
@@ -142,6 +146,9 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             TaskIsRunning(**at),
             TaskNotStarted(**at, reason="no"),
             EvictionStageReached(**at, stage="noticed"),
+            EvictionStageReached(**at, stage="checkpoint_committed", checkpoint=saved),
+            TaskHasProgressed(**at, step=1, total=2, pace=1000, checkpoint=saved, ago=1),
+            TaskHasResumed(**at, step=1, from_attempt=0),
             TaskEnded(**at, exit_code=0),
             TaskIsReleased(**at),
             TaskWasSpared(**at),
@@ -157,6 +164,7 @@ def valid_messages(node: str, incarnation: str) -> list[Valid]:
             SendInventory(**name, sender="admission", sender_epoch=1),
             start,
             Evict(**ordered, tasks=(0,), grace=0, cause="preemption"),
+            SaveTogether(**ordered, tasks=(0,), step=1),
             Spare(**ordered, tasks=(0,)),
             ClearDevice(**name, sender="admission", sender_epoch=1, device="GPU-nobody", asked=1),
         ),

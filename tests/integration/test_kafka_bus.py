@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +118,17 @@ async def test_the_largest_audit_record_and_dead_letter_fit(kafka: TestKafka) ->
         assert {len(each.value) for each in found} == {topics.ALARMS.max_message_bytes}
     finally:
         await bus.close()
+
+
+async def test_no_topic_is_made_with_one_copy_where_three_are_meant_and_brokers_are_away(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "one-of-three", properties={"offsets.topic.replication.factor": "3"}) as broker:
+        with pytest.raises(BusUnavailable, match=r"set up for 3 copies .* and 1 of its brokers answer: start the others first"):
+            await topics.create_topics(broker.bootstrap, domains=1)
+        bus = KafkaBus(broker.bootstrap)
+        with pytest.raises(KeyError):
+            await bus.spans(topics.AUDIT.name)
+        await bus.close()
+        assert f"created {topics.AUDIT.name}" in await topics.create_topics(broker.bootstrap, domains=1, replication=1)
 
 
 # --- Kafka away

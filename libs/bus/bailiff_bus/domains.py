@@ -5,6 +5,7 @@ restart: catch up, begin.
 """
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
@@ -95,6 +96,8 @@ class Domains:
             try:
                 await view.open()
                 await view.catch_up()
+                gc.collect()
+                gc.freeze()  # the state stays: nobody need look through all of it for garbage again
                 self._states[pool.name] = None
                 self._wake()
                 await self._stand_by(view, pool.partition)

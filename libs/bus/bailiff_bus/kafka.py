@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +22,7 @@ from aiokafka.helpers import create_ssl_context
 
 from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
 from .settings import KafkaSettings
-from .topics import check_size
+from .topics import COPIES_MEANT, check_size
 
 log = structlog.get_logger()
 
@@ -30,6 +31,7 @@ NEW_PARTITIONS_SECONDS = 30
 LOG_APPEND_TIME = 1
 SAY_AGAIN_S = 30.0
 TEXTS_KNOWN = 100
+_CONTENT = itemgetter(1)
 
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class KafkaReader:
                 record.offset,
                 record.timestamp * 1000,
                 record.key,
-                tuple([(name, value or b"") for name, value in record.headers]),
+                _headers(record.headers),
                 record.value or b"",
             )
             for at, records in found.items()
@@ -442,6 +444,15 @@ async def connected_admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdmi
         await _bounded(admin.close(), settings.request_timeout)
 
 
+async def copies_meant(admin: AIOKafkaAdminClient) -> int:
+    """How many brokers this Kafka is meant to have, at least: it can keep no group without so many."""
+    broker = (await admin.describe_cluster())["brokers"][0]["node_id"]
+    answers = await admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, str(broker))])
+    ((code, text, _, _, entries),) = answers[0].resources
+    refusals([(f"broker {broker}", code, text)])
+    return int({name: value for name, value, *_ in entries}.get(COPIES_MEANT) or 1)
+
+
 def refusals(errors: Iterable[tuple[str, int, str | None]], but_for: str = "") -> None:
     """Raise for the first (topic, error code, text) that says no."""
     for topic, code, text in errors:
@@ -499,6 +510,13 @@ async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
     if not task.cancelled() and task.exception() is not None:
         log.warning("kafka client did not close cleanly", error=repr(task.exception()))
     return True
+
+
+def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:
+    """As they are; a null one as an empty one."""
+    if None in map(_CONTENT, found):
+        return tuple([(name, content or b"") for name, content in found])
+    return tuple(found)  # type: ignore[arg-type]
 
 
 def _look(future: "asyncio.Future[Any]") -> None:

@@ -28,7 +28,7 @@ class OutcomeUnknown(Exception):
     """A send failed or timed out: whether the record is in the log only reading can tell. This writer has stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # never changed, but made for every record: see `Wire`
 class Entry:
     """A record that continues the chain, as found. append_time: the broker's, µs UTC."""
 

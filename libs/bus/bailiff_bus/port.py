@@ -8,7 +8,7 @@ from typing import Protocol
 Headers = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # nobody changes one; to make a frozen one takes as long as to read it
 class Message:
     """One stored record. `time` is the broker's append time in µs UTC. A tombstone's value is empty."""
 

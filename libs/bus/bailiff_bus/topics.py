@@ -55,7 +55,7 @@ from .messages import (
     UndrainNode,
     UnpauseJob,
 )
-from .port import Headers
+from .port import BusUnavailable, Headers
 
 if TYPE_CHECKING:
     from .settings import KafkaSettings
@@ -67,6 +67,7 @@ DEAD_LETTER_LIMIT = 2048 * KIB
 ENVELOPE_ROOM = 16 * KIB  # Kafka counts its own framing, and an input's headers come on top of its value
 
 REPLICATED_FROM = 3  # with so many brokers every topic has three copies, two of which must have a record
+COPIES_MEANT = "offsets.topic.replication.factor"  # of a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +255,12 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
     """Create what is missing, and grow the audit topic to one partition per domain. Returns what was done.
 
     May run again at any time, also beside another that runs. Settings of topics that exist are left alone: see
-    `check_audit_settings`. Raises `BusUnavailable`.
+    `check_audit_settings`. Raises `BusUnavailable`, also while a Kafka that is meant for copies lacks brokers for them:
+    topics with fewer copies would stay so.
     """
     from aiokafka.admin import NewPartitions, NewTopic  # here, so that knowing the topics needs no Kafka client
 
-    from .kafka import connected_admin, refusals
+    from .kafka import connected_admin, copies_meant, refusals
     from .settings import KafkaSettings
 
     settings = KafkaSettings(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
@@ -269,6 +271,11 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
         copies = replication or (REPLICATED_FROM if brokers >= REPLICATED_FROM else 1)
         found = await _partition_counts(admin)
         missing = [topic for topic in TOPICS.values() if topic.name not in found]
+        if missing and replication is None and living < REPLICATED_FROM <= await copies_meant(admin):
+            raise BusUnavailable(
+                f"Kafka at {settings.bootstrap} is set up for {REPLICATED_FROM} copies ({COPIES_MEANT}) and {living} of its "
+                f"brokers answer: start the others first, or say how many copies the topics get (--replication)"
+            )
         if missing:
             answer = await admin.create_topics(
                 [

@@ -63,7 +63,7 @@ class JobRow(TypedDict):
 
 
 class TaskRow(TypedDict):
-    """One task of a job's present attempt."""
+    """One task of a job's present attempt. stage: how far its eviction has come; step, checkpoint: what it last said of both."""
 
     task: int
     node: str
@@ -71,6 +71,10 @@ class TaskRow(TypedDict):
     state: str
     exit_code: int | None
     started_at: str | None
+    stage: str
+    step: int | None
+    checkpoint_step: int | None
+    checkpoint_at: str | None
 
 
 class JobDetails(TypedDict):
@@ -376,6 +380,10 @@ def task_row(pool: Pool, task: Task) -> TaskRow:
         "state": task.state,
         "exit_code": task.exit_code,
         "started_at": moment(task.started_at),
+        "stage": next(reversed(task.reached), ""),
+        "step": task.step,
+        "checkpoint_step": task.checkpoint_step,
+        "checkpoint_at": moment(task.checkpoint_at),
     }
 
 

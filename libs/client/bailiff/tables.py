@@ -190,10 +190,17 @@ def job(details: JobDetails) -> RenderableType:
         facts.add_row("moved", text(_move(move)))
     parts: list[RenderableType] = [text(row["job"], "bold"), _indented(facts)]
     if details["task_list"]:
-        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", right=("TASK", "EXIT"))
+        talks = any(task["step"] is not None or task["stage"] for task in details["task_list"])
+        more = ("EVICTION", "STEP", "SAVED") if talks else ()
+        tasks = table("TASK", "NODE", "GPUS", "STATE", "EXIT", *more, right=("TASK", "EXIT", "STEP"))
         for task in details["task_list"]:
             exit_code = "" if task["exit_code"] is None else str(task["exit_code"])
-            tasks.add_row(str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code)
+            saved = f"{task['checkpoint_step']} at {_time(task['checkpoint_at'])}" if task["checkpoint_at"] else ""
+            step = "" if task["step"] is None else str(task["step"])
+            said = (task["stage"].replace("_", " "), step, saved) if talks else ()
+            tasks.add_row(
+                str(task["task"]), text(task["node"]), _numbers(task["devices"]), state(task["state"]), exit_code, *said
+            )
         parts += ["", _indented(tasks)]
     return Group(*parts)
 

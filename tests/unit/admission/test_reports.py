@@ -9,6 +9,8 @@ from bailiff_bus.messages import (
     NodeAnnounced,
     NodeHeartbeat,
     TaskEnded,
+    TaskHasProgressed,
+    TaskHasResumed,
     TaskHeld,
     TaskIsReleased,
     TaskIsRunning,
@@ -16,7 +18,7 @@ from bailiff_bus.messages import (
     TaskNotStarted,
     TaskWasSpared,
 )
-from bailiff_core.records.facts import DeviceFacts
+from bailiff_core.records.facts import Checkpoint, DeviceFacts, Stage
 
 
 def names(facts):
@@ -253,6 +255,69 @@ def test_what_runs_on_another_node_than_the_log_believes_runs_without_it(story):
     assert {task.node for task in story.pool.jobs["low"].tasks} == {0}
     (entry,) = orphans_of(story.pool, announced("n2", tasks=[held(task=0)]))
     assert (entry.job, entry.task) == ("low", 0)
+
+
+# --- what tasks say
+
+
+SAVED = Checkpoint(step=7, bytes=1, microseconds=1, sha256="0" * 64)
+
+
+def test_a_stage_keeps_its_facts_and_is_told_once(story):
+    story.cancel("low")
+    story.begin("low")
+    noticed = of_task(EvictionStageReached, stage="noticed", attached=True, step=6, pace=1000, soft=120, hard=150)
+    (fact,) = facts_of_report(story.pool, noticed)
+    assert (fact.attached, fact.step, fact.pace, fact.soft, fact.hard) == (True, 6, 1000, 120, 150)
+    story.turn(fact)
+    saved = of_task(EvictionStageReached, stage="checkpoint_committed", checkpoint=SAVED, after=3)
+    (fact,) = facts_of_report(story.pool, saved)
+    assert (fact.checkpoint, fact.after) == (SAVED, 3)
+    story.turn(fact)
+    assert facts_of_report(story.pool, noticed) == facts_of_report(story.pool, saved) == []
+
+
+def test_a_step_may_be_confirmed_again_where_it_is_raised(story):
+    def confirmed(step):
+        found = facts_of_report(story.pool, of_task(EvictionStageReached, stage="step_confirmed", step=step))
+        story.turn(*found) if found else None
+        return [fact.step for fact in found]
+
+    story.cancel("low")
+    story.begin("low")
+    story.staged("low", "noticed")
+    assert [confirmed(step) for step in (5, 5, 9, 8)] == [[5], [], [9], []]
+
+
+def test_the_inventory_brings_every_stage_with_its_facts_before_the_end(story):
+    story.cancel("low")
+    story.begin("low")
+    stages = (Stage(stage="noticed", attached=True), Stage(stage="acknowledged", step=6, after=2))
+    gone = held(state="exited", exit_code=1, noticed=True, stages=stages, step=8)
+    found = facts_of_report(story.pool, announced(tasks=[gone, held(task=1)]))
+    assert names(found) == ["NodeJoined", "EvictionStaged", "EvictionStaged", "TaskExited"]
+    assert (found[2].stage, found[2].step, found[2].after, found[3].step) == ("acknowledged", 6, 2, 8)
+    story.turn(*found)
+    assert story.job("low").task(0).acknowledged
+
+
+def test_progress_counts_where_it_says_something_new(story):
+    first = of_task(TaskHasProgressed, step=7, total=100, pace=10, checkpoint=SAVED, ago=3)
+    (fact,) = facts_of_report(story.pool, first)
+    assert (fact.step, fact.total, fact.pace, fact.checkpoint, fact.ago) == (7, 100, 10, SAVED, 3)
+    story.turn(fact)
+    assert facts_of_report(story.pool, first) == []  # an agent that was restarted says it again
+    assert names(facts_of_report(story.pool, of_task(TaskHasProgressed, step=8))) == ["TaskProgressed"]
+
+
+@pytest.mark.parametrize(("known", "step", "lost"), [(None, 91, 0), (100, 91, 10), (100, 101, 0), (100, 0, 101)])
+def test_a_task_that_goes_on_loses_the_steps_that_it_does_again(story, known, step, lost):
+    story.job("low").step = known  # what its earlier attempts are known to have done
+    (fact,) = facts_of_report(story.pool, of_task(TaskHasResumed, step=step, from_attempt=0, passed_over=1))
+    assert (fact.step, fact.from_attempt, fact.passed_over, fact.steps_lost) == (step, 0, 1, lost)
+    story.turn(fact)
+    assert facts_of_report(story.pool, of_task(TaskHasResumed, step=step)) == []
+    story.job("low").step = None  # no record said so
 
 
 def test_what_runs_on_a_place_that_is_only_promised_runs_without_the_log(story):

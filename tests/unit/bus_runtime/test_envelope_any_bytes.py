@@ -104,6 +104,7 @@ def test_flipped_and_cut_bytes(data: st.DataObject) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)  # minutes; a limit that strikes while something is drawn looks like "inconsistent data generation"
 @settings(calm, max_examples=20_000)
 @given(st.binary(max_size=2000), st.lists(st.tuples(HEADER_NAMES, HEADER_VALUES), max_size=12))
 def test_any_bytes_for_longer(value: bytes, headers: list[tuple[str, bytes]]) -> None:

@@ -80,7 +80,7 @@ def test_details_of_a_victim(scribe: Scribe) -> None:
     }  # fmt: skip
     assert found["task_list"] == [
         {"task": 0, "node": "gpu-01", "devices": [0, 1, 2, 3], "state": "running", "exit_code": None,
-         "started_at": "2026-11-21T12:02:00Z"},
+         "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
     ]  # fmt: skip
     assert found["events"] == ["an event"]
     assert present.job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]

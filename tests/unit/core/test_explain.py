@@ -1,7 +1,7 @@
 """Why it waits, why it had to leave, when it is back: told in sentences, and true by the records that they name."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.log_builder import MINUTE, SECOND, Story, policy
@@ -311,3 +311,27 @@ def test_the_condition_names_preemptor_and_trigger() -> None:
     assert (found.type, found.status, found.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler")
     assert "to accommodate b1, by preempt" in found.message
     assert found.message.endswith("trigger: needs 4 GPUs")
+
+
+def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
+    story = tell()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.begin("low")
+    at = story.at("low", 0)
+    saved = facts.Checkpoint(step=7, bytes=256 << 20, microseconds=2 * SECOND, sha256="0" * 64)
+    for stage in (
+        facts.EvictionStaged(**at, stage="noticed", attached=True),
+        facts.EvictionStaged(**at, stage="acknowledged", step=6, after=SECOND),
+        facts.EvictionStaged(**at, stage="checkpoint_committed", checkpoint=saved, after=4 * SECOND),
+        facts.EvictionStaged(**at, stage="term_sent", stuck_in="checkpoint_committed", after=120 * SECOND),
+    ):
+        story.turn(stage)
+    story.ends("low", -9, after=MINUTE)
+    (how,) = explained(story, "low")["How did it leave?"]
+    assert how == (
+        "Task 0 was told at 01-01 00:01:00; it acknowledged at step 6 1s later, had saved step 7 (256MiB in 2s) 4s later,"
+        " was sent TERM having saved and not left 2m later, ended by signal 9 1m later and had left its room 1m later."
+    )

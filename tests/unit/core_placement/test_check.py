@@ -8,7 +8,7 @@ from tests.builders import Sketch, asking, group
 from bailiff_core.model.answer import Answer
 from bailiff_core.model.places import NodeShare
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy, Verb
-from bailiff_core.model.pool import Job
+from bailiff_core.model.pool import Eviction, Job
 from bailiff_core.placement import Budget
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import scene_of
@@ -289,3 +289,105 @@ def test_surplus_that_can_stay_after_all_stays_and_needs_no_place():
     found = verdict(made, asker, answer.model_copy(update={"placement": other, "victims": (both,)}))
     assert isinstance(found, Accepted)
     assert [(choice.tasks, choice.moved) for choice in found.victims] == [("3", ())]
+
+
+def test_also_one_that_is_gone_by_now_is_named_once(sketch, asker):
+    answer = ask(sketch, asker)
+    sketch.pool.jobs["one"].attempt += 1
+    assert why(sketch, asker, answer.model_copy(update={"victims": answer.victims * 2})) == "victim 'one' is named twice"
+
+
+def test_a_victim_that_leaves_by_itself_meanwhile_is_not_told_to(sketch, asker):
+    answer = ask(sketch, asker)
+    one, node = sketch.pool.jobs["one"], sketch.pool.nodes[0]
+    one.phase, one.eviction = "evicting", Eviction(1, "cancelled", 0)
+    node.releasing = node.held
+    found = verdict(sketch, asker, answer)
+    assert isinstance(found, Accepted), found
+    assert (found.victims, found.dropped) == ((), ("one",))
+
+
+def two_of_three() -> tuple[Sketch, Job, Answer]:
+    """A node with CPUs for two, and an answer by which both who are there leave for a third."""
+    made = Sketch()
+    made.node("a", gpus=0, cpu=4)
+    for name, priority in (("dear", 60), ("cheap", 50)):
+        made.at(made.job(name, group(cpu=2), priority=priority), ("a", []))
+    asker = made.job("asker", group(cpu=2), priority=75)
+    answer = ask(made, asker)
+    (cheap,) = answer.victims
+    assert cheap.job == "cheap"
+    return made, asker, answer.model_copy(update={"victims": (cheap, cheap.model_copy(update={"job": "dear"}))})
+
+
+def test_of_two_that_could_stay_the_most_valuable_does_and_the_other_leaves():
+    found = verdict(*two_of_three())
+    assert isinstance(found, Accepted)
+    assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
+
+
+def test_a_job_that_was_to_move_whole_does_not_lose_a_part_instead():
+    made = Sketch()
+    made.node("a", gpus=2)
+    wide = made.job("wide", group(2, gpus=1))
+    made.at(wide, ("a", [0]), ("a", [1]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    asker = made.job("asker", group(gpus=1), priority=75)
+    answer = ask(made, asker)
+    made.node("b", gpus=2)
+    there = (NodeShare(node=1, tasks="0-1", devices="0-1"),)
+    whole = answer.victims[0].model_copy(update={"tasks": "", "moved": there})
+    placement = (NodeShare(node=0, tasks="0", devices="1"),)
+    found = verdict(made, asker, answer.model_copy(update={"victims": (whole,), "placement": placement}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved) for choice in found.victims] == [("", there)]
+
+
+def test_a_place_for_a_member_that_does_not_leave_is_forgotten():
+    made = Sketch()
+    made.node("a", gpus=2)
+    wide = made.job("wide", group(2, gpus=1))
+    made.at(wide, ("a", [0]), ("a", [1]))
+    wide.demand = wide.demand.model_copy(update={"min_tasks": 1})
+    asker = made.job("asker", group(gpus=1), priority=75)
+    answer = ask(made, asker)
+    assert [choice.tasks for choice in answer.victims] == ["1"]
+    made.node("b", gpus=2)
+    other = answer.victims[0].model_copy(update={"moved": (NodeShare(node=1, tasks="0", devices="0"),)})
+    found = verdict(made, asker, answer.model_copy(update={"victims": (other,)}))
+    assert isinstance(found, Accepted)
+    assert [(choice.tasks, choice.moved) for choice in found.victims] == [("1", ())]
+
+
+def test_two_do_not_move_to_one_place():
+    made = Sketch()
+    made.node("a", gpus=2)
+    made.running("x", "a", [0])
+    made.running("y", "a", [1])
+    asker = made.job("asker", group(gpus=2), priority=75)
+    answer = ask(made, asker)
+    made.node("b", gpus=1)
+    there = (NodeShare(node=1, tasks="0", devices="0"),)
+    both = tuple(choice.model_copy(update={"moved": there}) for choice in answer.victims)
+    found = verdict(made, asker, answer.model_copy(update={"victims": both}))
+    assert isinstance(found, Accepted)
+    assert sorted(choice.moved for choice in found.victims) == [(), there]
+
+
+def test_of_two_that_were_to_move_one_stays_where_there_is_room_for_one():
+    made, asker, answer = two_of_three()
+    made.node("b", gpus=0, cpu=4)
+    made.pool.policy = policy(preemption={"most_moved": -1})
+    there = (NodeShare(node=1, tasks="0", devices=""),)
+    moving = tuple(choice.model_copy(update={"moved": there}) for choice in answer.victims)
+    found = verdict(made, asker, answer.model_copy(update={"verb": "consolidate", "victims": moving}))
+    assert isinstance(found, Accepted), found
+    assert ([choice.job for choice in found.victims], found.dropped) == (["cheap"], ("dear",))
+
+
+def test_there_must_be_room_for_all_its_tasks_at_once():
+    made = Sketch()
+    made.node("a", gpus=0, cpu=3)
+    pair = made.job("pair", group(2, cpu=2))
+    both = Answer(request=1, job="pair", verb="allocate", placement=(NodeShare(node=0, tasks="0-1", devices=""),))
+    assert why(made, pair, both) == "there is no room for task 1 on a"

@@ -247,6 +247,7 @@ async def test_what_is_said_outside_of_evictions_is_told_now_and_then(world: Wor
         saved = {"step": step, "bytes": 1, "microseconds": 1, "sha256": "0" * 64, "agreed": True}
         world.machine._say(task, "checkpoint_committed", **saved)
         await asyncio.sleep(1)
+    await asyncio.sleep(0.5)
     saved_at = [(report.checkpoint.step, report.ago) for report in world.of(TaskHasProgressed)]
     assert saved_at == [
         (0, 0),

@@ -17,6 +17,7 @@ from bailiff_core.scene import scene_of
 from bailiff_core.words import cost_text, count_text, duration_text
 
 from .said import Section, Sentence, clock, few, have, listed, seqs_of, tasks_text, unstopped
+from .stages import course
 from .victims import EVICTIONS, choice_sentences, decided, needs, refused, rule_text, who_text
 
 SECOND = 1_000_000
@@ -40,6 +41,8 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
         sections.append(
             Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
         )
+    if evicted:
+        sections.append(Section("How did it leave?", tuple(_way_out(job, evicted[-1], history))))
     asked = [record for record in history if _asker_of(record) == job.id]
     if asked:
         sections.append(Section("Who left for it?", tuple(decided(asked[-1]))))
@@ -254,6 +257,16 @@ def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, hist
         who = tasks_text(ranges(choice.movers)).capitalize()
         yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", seqs_of(record.seq))
     yield from choice_sentences(record, data)
+
+
+def _way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
+    data = record.data
+    attempt = job.attempt
+    if isinstance(data, decisions.EvictionDecided):
+        attempt = data.attempt
+    elif isinstance(data, decisions.PreemptionDecided):
+        attempt = next((choice.attempt for choice in data.victims if choice.job == job.id), attempt)
+    return course([each for each in history if each.seq > record.seq], attempt)
 
 
 def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:

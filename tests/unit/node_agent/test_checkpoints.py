@@ -1,0 +1,59 @@
+"""Where a task is told that it can go on: the newest whole checkpoint of its own, whatever else lies there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bailiff_node_agent.checkpoints import newest
+
+
+def saved(folder: Path, name: str, **manifest: object) -> Path:
+    path = folder / name
+    path.mkdir(parents=True)
+    (path / "manifest.json").write_text(json.dumps({"v": 1, "agreed": True, "world_size": 2, **manifest}))
+    return path
+
+
+def test_a_job_that_never_saved_begins_at_the_beginning(tmp_path: Path) -> None:
+    assert newest(tmp_path / "nothing", 0) is None
+    (tmp_path / "attempt-0001").mkdir()
+    assert newest(tmp_path, 0) is None
+
+
+def test_attempts_count_before_steps(tmp_path: Path) -> None:
+    saved(tmp_path, "attempt-0001/step-00000900")
+    later = saved(tmp_path, "attempt-0002/step-00000100")
+    saved(tmp_path, "attempt-0002/step-00000099")
+    assert newest(tmp_path, 0) == later
+    tenth = saved(tmp_path, "attempt-10000/step-00000001")
+    assert newest(tmp_path, 0) == tenth
+
+
+def test_each_rank_is_told_its_own(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        saved(tmp_path, f"attempt-0001/step-00000007.rank-{rank:04}")
+    assert newest(tmp_path, 1) == tmp_path / "attempt-0001/step-00000007.rank-0001"
+    assert newest(tmp_path, 2) is None
+
+
+@pytest.mark.parametrize("manifest", [{"agreed": False}, {"agreed": "yes"}, {"agreed": None}])
+def test_what_a_gang_saved_without_agreement_is_passed_over(tmp_path: Path, manifest: dict[str, object]) -> None:
+    before = saved(tmp_path, "attempt-0001/step-00000001")
+    saved(tmp_path, "attempt-0001/step-00000002", **manifest)
+    assert newest(tmp_path, 0) == before
+    alone = saved(tmp_path, "attempt-0001/step-00000003", agreed=False, world_size=1)
+    assert newest(tmp_path, 0) == alone
+
+
+def test_what_is_not_committed_or_is_garbage_is_passed_over(tmp_path: Path) -> None:
+    good = saved(tmp_path, "attempt-0001/step-00000001")
+    saved(tmp_path, "attempt-0001/.tmp-step-00000009")
+    saved(tmp_path, "attempt-none/step-00000009")
+    for number, content in enumerate((b"", b"[]", b"[" * 100_000, b"\xff", None), start=2):
+        path = tmp_path / "attempt-0001" / f"step-{number:08}"
+        path.mkdir()
+        if content is not None:
+            (path / "manifest.json").write_bytes(content)
+    (tmp_path / "attempt-0002").write_text("no folder")
+    assert newest(tmp_path, 0) == good
