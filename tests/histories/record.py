@@ -172,6 +172,32 @@ def shared_devices_and_moves(story: Story) -> None:
     story.ends("half", after=HOUR)
 
 
+def by_hand(story: Story) -> None:
+    """People evict, pause, move and drain; a GPU is not seen free, another one breaks; both come back."""
+    for name in ("gpu-01", "gpu-02", "gpu-03"):
+        story.node(name, gpus=4)
+    story.runs("gang", gpus=2, tasks=2)
+    story.runs("wide", gpus=4)
+    story.evict("gang", "it writes too much", after=MINUTE)
+    goes_on(story, rounds=2)
+    story.pause("wide", "its owner sleeps", after=MINUTE)
+    goes_on(story, rounds=2)
+    story.migrate("gang", reason="a fan is loud", after=MINUTE)
+    goes_on(story, rounds=3)
+    story.unpause("wide", after=HOUR)
+    goes_on(story, rounds=2)
+    story.drain("gpu-01", "quick", reason="new memory")
+    goes_on(story, rounds=3)
+    story.undrain("gpu-01")
+    story.quarantined("gpu-02", 1)
+    story.breaks("gpu-03", 2)
+    goes_on(story, rounds=4)
+    story.cleared("gpu-02", 1)
+    story.repaired("gpu-03", 2)
+    goes_on(story, rounds=2)
+    story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)), after=MINUTE)
+
+
 HISTORIES: dict[str, Callable[[Story], None]] = {
     "preemption-of-one-node": preemption_of_one_node,
     "gang-over-two-nodes-with-a-turn-cut-short": gang_over_two_nodes_with_a_turn_cut_short,
@@ -179,6 +205,10 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "node-lost": node_lost,
     "projects-borrow-and-give-back": projects_borrow_and_give_back,
     "shared-devices-and-moves": shared_devices_and_moves,
+    "preemption-of-one-node-3": preemption_of_one_node,
+    "projects-borrow-and-give-back-3": projects_borrow_and_give_back,
+    "shared-devices-and-moves-3": shared_devices_and_moves,
+    "by-hand": by_hand,
 }
 
 
