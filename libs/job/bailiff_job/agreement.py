@@ -2,7 +2,8 @@
 
 The node proposes a step; a rank that has not passed it confirms it, one that has passed it writes a higher one. What a
 rank has written is a promise: it does not pass that step before the node has answered. So a step that all confirmed is
-still ahead of all, or they stand at it.
+still ahead of all, or they stand at it. A rank that waits for long asks for a later step: another one may not have looked
+since the proposal, and wait for this one in the middle of its next step.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class Agreement:
 
     def _promise(self, step: int) -> None:
         self._board[CONFIRMED] = step
+
+    def ask_for_later(self, step: int) -> None:
+        """Raise the step while standing by the promise, which binds until it is answered."""
+        self._promise(step + MARGIN)
 
     def look(self, step: int, *, overdue: bool) -> Verdict:
         """While a notice is out, having done this step. overdue: the soft deadline has passed."""

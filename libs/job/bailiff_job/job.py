@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ RATE_EVERY_S = 1.0
 SAYS_PROGRESS_EVERY_S = 10.0
 READS_NOTICE_EVERY_S = 0.5
 LOOKS_EVERY_S = 0.001
+ASKS_FOR_LATER_AFTER_S = 1.0  # several round trips through the nodes
 WORKERS_PATIENCE_S = 600.0
 log = logging.getLogger("bailiff_job")
 
@@ -303,6 +305,7 @@ class Job:
     # --- the notice
 
     def _look(self, step: int) -> bool:
+        asks_at: float | None = None
         while self._notice_out():
             self._hear(step)
             if self._saved == step:
@@ -314,6 +317,11 @@ class Job:
                 self._for_notice = step
                 self._unagreed = step if verdict is Verdict.SAVE_UNAGREED else NONE
                 return True
+            if asks_at is None:
+                asks_at = monotonic() + ASKS_FOR_LATER_AFTER_S
+            elif monotonic() >= asks_at:
+                asks_at = math.inf
+                self._agreement.ask_for_later(step)
             time.sleep(LOOKS_EVERY_S)
         else:
             self._notice_known = 0

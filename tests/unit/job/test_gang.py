@@ -60,6 +60,18 @@ class TestOneRank:
         self.board[AGREED] = 15
         assert self.look(15) is Verdict.SAVE
 
+    @pytest.mark.parametrize(("word", "step", "then"), [(PROPOSED, 14, Verdict.GO_ON), (AGREED, 12, Verdict.SAVE)])
+    def test_one_that_waits_for_long_asks_for_a_later_step_and_stands_by_its_promise(
+        self, word: int, step: int, then: Verdict
+    ) -> None:
+        """Another rank may not have looked since the proposal, and wait for this one in the middle of its next step."""
+        self.board[PROPOSED] = 12
+        assert self.look(12) is Verdict.HOLD
+        self.rank.ask_for_later(12)
+        assert (self.look(12), self.board[CONFIRMED]) == (Verdict.HOLD, 14)
+        self.board[word] = step
+        assert self.look(12) is then
+
     def test_one_that_looks_rarely_holds_at_its_first_look_past_its_promise(self) -> None:
         self.board[PROPOSED] = 12
         assert [self.look(10), self.look(20)] == [Verdict.GO_ON, Verdict.HOLD]
