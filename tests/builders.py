@@ -10,7 +10,7 @@ from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool,
 from bailiff_core.model.room import add
 from bailiff_core.model.sharing import amount_of
 from bailiff_core.model.units import Unit, next_unit
-from bailiff_core.queue.order import enqueue
+from bailiff_core.queue.order import dequeue, enqueue
 
 GIB = 2**30
 HOUR = 3_600_000_000
@@ -74,7 +74,7 @@ class Sketch:
         plan: int | None = None,
     ) -> Job:
         """Put the waiting job on (node name, device numbers) per task."""
-        self.pool.queue.remove(job.id)
+        dequeue(self.pool, job)
         self.pool.active[job.id] = None
         job.phase, job.attempt, job.last_start = phase, 1, None if phase == "reserved" else self.pool.now - age
         state = {"reserved": "reserved", "starting": "starting"}.get(phase, "running")

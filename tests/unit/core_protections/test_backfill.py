@@ -13,6 +13,7 @@ from bailiff_core.model.sharing import amount_of
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.queue.backfill import Backfill
+from bailiff_core.queue.order import dequeue
 from bailiff_core.scene import scene_of
 
 STEPS = 10_000
@@ -209,7 +210,7 @@ def run(nodes: int, gang: int, stream: list[tuple[int, int, bool]], *, reserve: 
         if isinstance(place, GangPlace):
             cluster.place(small, place, lasts * MINUTE)
         else:
-            sketch.pool.queue.remove(small.id)
+            dequeue(sketch.pool, small)
             del sketch.pool.jobs[small.id]
     return None
 
