@@ -23,7 +23,7 @@ GOES_ON = ("starting", "running")
 
 def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
     """A cancelled job that holds nothing ends at once; its reservation is dropped first."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         if job.cancelled and job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="cancelled", plan=job.plan)
         if job.cancelled and job.phase in ("pending", "paused"):
@@ -32,7 +32,7 @@ def cancelled_jobs(pool: Pool) -> Iterator[Decision]:
 
 def shrunk_gangs(pool: Pool) -> Iterator[Decision]:
     """Members that left, or were lost, and without which the job goes on, are gone for good; it may get others."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         for outcome in ("preempted", "preempted-unclean", "lost"):
             gone = [task for task in _dispensable(pool, job) if task.state == "released" and verdict(task) == outcome]
             if gone and len(gone) < len(job.tasks):
@@ -52,7 +52,7 @@ def shrunk_gangs(pool: Pool) -> Iterator[Decision]:
 
 def finished_attempts(pool: Pool) -> Iterator[Decision]:
     """All that started is gone: the job has ended, or it goes back to its place in the queue."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         started = [task for task in job.tasks if task.state != "reserved"]
         if started and all(task.state == "released" for task in started):
             yield _end_or_requeue(pool, job)
@@ -100,7 +100,7 @@ def _backoff(pool: Pool, job: Job) -> int:
 
 def broken_attempts(pool: Pool) -> Iterator[Decision]:
     """A cancelled running job, and a gang that lost a member that it needs, are stopped whole."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         if job.phase not in GOES_ON or not any(task.state in GOES_ON for task in job.tasks):
             continue
         without = dict.fromkeys(task.index for task in _dispensable(pool, job))
@@ -113,7 +113,7 @@ def broken_attempts(pool: Pool) -> Iterator[Decision]:
 
 def scaled_down(pool: Pool) -> Iterator[Decision]:
     """Members that a job does not ask for any more leave; if it has not started yet, it is placed anew."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         extra = [task for task in beyond(job) if task.eviction is None and task.state not in ("exited", "released")]
         if job.phase == "reserved" and extra:
             yield ReservationDropped(job=job.id, reason="scaled", plan=job.plan)
@@ -173,7 +173,3 @@ def grace_of(pool: Pool, job: Job) -> int:
         return job.demand.grace
     entry = pool.rules.find_class(job.class_name)
     return entry.grace if entry is not None and entry.grace is not None else pool.rules.eviction.grace
-
-
-def _touched(pool: Pool) -> list[Job]:
-    return [pool.jobs[name] for name in pool.touched if name in pool.jobs]

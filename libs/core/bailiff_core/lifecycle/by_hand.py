@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bailiff_core.fold.gang import at_work
 from bailiff_core.model.places import ranges
-from bailiff_core.model.pool import Drain, Job, Node, Pool, Task
+from bailiff_core.model.pool import Drain, Job, Node, Pool
 from bailiff_core.model.units import core_stands
 from bailiff_core.records.decisions import DrainDue, ReservationDropped
 from bailiff_core.records.payload import Decision
@@ -16,7 +17,7 @@ LONGEST_REASON = 1000
 
 def paused_jobs(pool: Pool) -> Iterator[Decision]:
     """A paused job loses its promise, or is stopped."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         if job.paused_seq is None or job.cancelled:
             continue
         if job.phase == "reserved":
@@ -28,7 +29,7 @@ def paused_jobs(pool: Pool) -> Iterator[Decision]:
 
 def asked_evictions(pool: Pool) -> Iterator[Decision]:
     """A job that somebody wants off its place leaves it."""
-    for job in _touched(pool):
+    for job in pool.touched_jobs():
         if job.wish is None or job.wish.kind != "evict":
             continue
         if job.phase == "reserved":
@@ -44,10 +45,10 @@ def drains(pool: Pool) -> Iterator[Decision]:
         if drain is not None and not drain.due and drain.deadline is not None and pool.now >= drain.deadline:
             yield DrainDue(node=pool.nodes[number].name)
     due = dict.fromkeys(number for number in pool.drained if _is_due(pool.nodes[number]))
-    for job in _touched(pool) if due else ():
+    for job in pool.touched_jobs() if due else ():
         if job.phase not in GOES_ON:
             continue
-        leaving = [task for task in standing(job) if task.node in due]
+        leaving = [task for task in at_work(job) if task.node in due]
         if leaving:
             node = pool.nodes[leaving[0].node]
             assert node.drain is not None
@@ -100,12 +101,7 @@ def affected_by_drain(pool: Pool, node: Node) -> list[Affected]:
 
 def takes_whole(job: Job, nodes: dict[int, None]) -> bool:
     """Whether the job cannot go on without its members on these nodes."""
-    return not core_stands(job, [task for task in standing(job) if task.node not in nodes])
-
-
-def standing(job: Job) -> list[Task]:
-    """Members that run, or are about to, and are not told to leave."""
-    return [task for task in job.tasks if task.state in GOES_ON and task.eviction is None]
+    return not core_stands(job, [task for task in at_work(job) if task.node not in nodes])
 
 
 def _is_due(node: Node) -> bool:
@@ -114,7 +110,3 @@ def _is_due(node: Node) -> bool:
 
 def _because(what: str, reason: str) -> str:
     return f"{what}: {reason}"[:LONGEST_REASON] if reason else what
-
-
-def _touched(pool: Pool) -> list[Job]:
-    return [pool.jobs[name] for name in pool.touched if name in pool.jobs]

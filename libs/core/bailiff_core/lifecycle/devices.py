@@ -6,10 +6,9 @@ from bailiff_core.fold.gang import at_work
 from bailiff_core.model.places import bits, ranges
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import core_stands
-from bailiff_core.records.decisions import EvictionDecided
 from bailiff_core.records.payload import Decision
 
-from .attempts import grace_of
+from .attempts import stop
 
 
 def leave_devices(pool: Pool) -> Iterator[Decision]:
@@ -17,7 +16,7 @@ def leave_devices(pool: Pool) -> Iterator[Decision]:
 
     Neither counts as a failure of the job. What has ended already is left to what its end means.
     """
-    for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
+    for job in pool.touched_jobs():
         if job.phase not in ("starting", "running") or job.eviction is not None:
             continue
         broken = [task for task in at_work(job) if task.device_failed]
@@ -32,16 +31,7 @@ def _leave(pool: Pool, job: Job, members: list[Task], cause: str, reason: str) -
     gone = dict.fromkeys(task.index for task in members)
     stays = [task for task in at_work(job) if task.index not in gone]
     tasks = ranges(gone) if stays and core_stands(job, stays) else ""
-    return EvictionDecided.model_validate(
-        {
-            "job": job.id,
-            "attempt": job.attempt,
-            "cause": cause,
-            "grace": grace_of(pool, job),
-            "reason": reason[:1000],
-            "tasks": tasks,
-        }
-    )
+    return stop(pool, job, cause, reason[:1000], tasks)
 
 
 def _broken(pool: Pool, task: Task) -> str:

@@ -17,7 +17,7 @@ from .resize import start_again, told_already
 
 def moved_jobs(pool: Pool) -> Iterator[Decision]:
     """A job that was moved and has left its old place gets the one that was kept for it; so does a member of one that runs."""
-    for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
+    for job in pool.touched_jobs():
         if job.promise and job.phase == "pending":
             yield JobPlaced.model_validate(_at_new_place(job, job.promise, job.attempt + 1))
         elif job.promise and job.phase in ("starting", "running"):

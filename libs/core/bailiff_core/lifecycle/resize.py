@@ -14,7 +14,7 @@ from .attempts import GOES_ON, grace_of
 
 def resized_gangs(pool: Pool) -> Iterator[Decision]:
     """Members of a running gang are gone for good: the others start again without them, where they stand."""
-    for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
+    for job in pool.touched_jobs():
         here = [task for task in job.tasks if task.state in GOES_ON]
         leaves = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
         if job.resized and job.phase == "running" and here and not leaves and not any(map(is_done, job.tasks)):

@@ -399,6 +399,10 @@ class Pool:
         """The epoch in which the record `seq` was written."""
         return max((epoch for epoch, began in self.epochs.items() if began <= seq), default=0)
 
+    def touched_jobs(self) -> list[Job]:
+        """Jobs that the turn has touched so far and that are not forgotten."""
+        return [self.jobs[name] for name in self.touched if name in self.jobs]
+
     def active_jobs(self) -> list[Job]:
         """Jobs that hold or are promised room."""
         return [self.jobs[name] for name in self.active]

@@ -20,7 +20,7 @@ LONGEST_TEXT = 2000
 
 def migrations(pool: Pool) -> Iterator[Decision]:
     """Each wish is fulfilled or refused in the turn in which it came."""
-    for job in [pool.jobs[name] for name in pool.touched if name in pool.jobs]:
+    for job in pool.touched_jobs():
         if job.wish is None or job.wish.kind != "migrate" or job.phase not in GOES_ON:
             continue
         with about(job):
