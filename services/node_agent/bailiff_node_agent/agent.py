@@ -48,7 +48,7 @@ from bailiff_core.lifecycle.grace import PART
 from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
 from .custody import Custody, Left, reading_fact
-from .devices import DeviceInventory, DeviceReading, prove_release, read_devices
+from .devices import DeviceInventory, DeviceReading, looked, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .disk.fences import Verdict
@@ -615,11 +615,7 @@ class Agent:
                 for key, held in self._held.items()
                 if held.state == "running" and (part := self._shares.part(str(key))) is not None
             ]
-            if self.machine.inventory.slow:
-                found = await asyncio.to_thread(self._sharers.look, sharers)
-            else:
-                found = self._sharers.look(sharers)
-            for over in found:
+            for over in await looked(self.machine.inventory, self._sharers.look, sharers):
                 self._log.warning("a task uses more of a GPU than its share", job=over.key.job, device=over.device)
                 self._tell(over.key, TaskOverShare, device=over.device, used_bytes=over.used, share_bytes=over.share)
 
@@ -629,11 +625,7 @@ class Agent:
         while True:
             await asyncio.sleep(self.machine.device_look_s)
             tasks = [(key, held.devices) for key, held in self._held.items() if held.state == "running"]
-            if self.machine.inventory.slow:
-                found = await asyncio.to_thread(self._idleness.look, tasks, loop.time())
-            else:
-                found = self._idleness.look(tasks, loop.time())
-            for each in found:
+            for each in await looked(self.machine.inventory, self._idleness.look, tasks, loop.time()):
                 self._tell(each.key, TaskIsIdle, idle=each.idle, lasted=int(each.seconds * 1_000_000))
 
     async def _watch(self, runtime: Runtime) -> None:

@@ -22,7 +22,7 @@ from bailiff_bus.messages import (
 from bailiff_core.records.facts import DeviceFacts, QuarantineReason
 from bailiff_core.records.facts import DeviceReading as ReadingFact
 
-from .devices import Device, DeviceInventory, DeviceReading, Trouble, read_devices
+from .devices import Device, DeviceInventory, DeviceReading, Trouble, looked, read_devices
 from .devices.release import TOLERANCE, ReleaseProof
 from .disk import Storage
 
@@ -183,11 +183,8 @@ class Custody:
 
     async def look(self) -> None:
         """What the driver says now, and what is seen on dirty devices."""
-        if self.inventory.slow:
-            troubles = await asyncio.to_thread(self.inventory.troubles)
-            self._seen(troubles, await asyncio.to_thread(read_devices, self.inventory, [*self.dirty]))
-        else:
-            self._seen(self.inventory.troubles(), read_devices(self.inventory, [*self.dirty]))
+        troubles = await looked(self.inventory, self.inventory.troubles)
+        self._seen(troubles, await looked(self.inventory, read_devices, self.inventory, [*self.dirty]))
 
     def _seen(self, troubles: Mapping[str, Trouble], readings: Iterable[DeviceReading]) -> None:
         for device in dict.fromkeys([*self._broken, *troubles]):

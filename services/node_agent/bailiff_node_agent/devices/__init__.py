@@ -5,7 +5,15 @@ Nothing in here starts, stops or signals a process, writes to disk or talks to K
 a GPU: this room only looks.
 """
 
-from bailiff_node_agent.devices.inventory import Device, DeviceInventory, DeviceUnavailable, DeviceUsage, NoDriver, Trouble
+from bailiff_node_agent.devices.inventory import (
+    Device,
+    DeviceInventory,
+    DeviceUnavailable,
+    DeviceUsage,
+    NoDriver,
+    Trouble,
+    looked,
+)
 from bailiff_node_agent.devices.nvml import NvmlInventory
 from bailiff_node_agent.devices.release import DeviceReading, ReleaseProof, prove_release, read_devices
 from bailiff_node_agent.devices.simulated import SimulatedInventory
@@ -21,6 +29,7 @@ __all__ = [
     "ReleaseProof",
     "SimulatedInventory",
     "Trouble",
+    "looked",
     "prove_release",
     "read_devices",
 ]

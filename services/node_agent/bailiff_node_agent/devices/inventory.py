@@ -1,8 +1,11 @@
 """What is known of a device, whoever knows it."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+Seen = TypeVar("Seen")
 
 
 class NoDriver(Exception):
@@ -60,3 +63,8 @@ class DeviceInventory(Protocol):
     def troubles(self) -> dict[str, Trouble]:
         """What is wrong now, by device, together with events since the last call."""
         ...
+
+
+async def looked(inventory: DeviceInventory, look: Callable[..., Seen], *about: Any) -> Seen:
+    """What the look shows, from a thread of its own where it may block."""
+    return await asyncio.to_thread(look, *about) if inventory.slow else look(*about)
