@@ -35,11 +35,23 @@ class TaskKey:
 
 
 @dataclass(frozen=True)
+class User:
+    """A user of this machine's operating system, with the groups that it is in."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    home: str = "/"
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
-    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit.
+    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
+    left out: as the agent does.
     """
 
     key: TaskKey
@@ -50,6 +62,7 @@ class Launch:
     log_dir: Path | None = None
     cpu_milli: int = 0
     memory_bytes: int = 0
+    user: User | None = None
 
 
 @dataclass(frozen=True)
