@@ -144,7 +144,7 @@ class Agent:
         for name, runtime in machine.runtimes.items():
             for found in await runtime.adopt():
                 ends += [found] if isinstance(found, Exit) else []
-                held = Held(found.key, name, found.device_ids)
+                held = Held(found.key, name, found.device_ids, order=found.order)
                 self._held[found.key] = held
                 if isinstance(found, Exit):
                     held.state, held.exit_code = "exited", found.code
@@ -264,7 +264,8 @@ class Agent:
 
     def _tell(self, key: TaskKey, kind: type[ReportBody], order: int | None = None, **values: Any) -> int:
         held = self._held.get(key)
-        order = held.order if held is not None else order
+        if order is None and held is not None:
+            order = held.order
         return self._report(kind, job=key.job, attempt=key.attempt, task=int(key.task), order=order, **values)
 
     def _entry(self, held: Held) -> TaskHeld:
@@ -280,6 +281,7 @@ class Agent:
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
                 "stages": tuple(stage for stage in held.stages.values() if stage is not None),
                 "step": self._published(held) if held.state != "running" else None,
+                "order": held.order,
             }
         )
 
@@ -461,8 +463,9 @@ class Agent:
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
         room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user)
-        held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
+        order = command.order.seq
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user, order=order)
+        held = self._held[key] = Held(key, spec.runtime, task.devices, order=order)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
         if isinstance(state, Exit):
@@ -482,7 +485,7 @@ class Agent:
     def _answer_again(self, key: TaskKey, order: int) -> None:
         """The same start once more: say how things stand. A start that was lost on the way is never made up for."""
         held = self._held.get(key)
-        if held is None:
+        if held is None or (held.order is not None and held.order < order):  # what is here is of that number, and came before
             self._tell(key, TaskNotStarted, order=order, reason="it was started here before, and is not here any more")
             return
         self._tell(key, TaskIsRunning)

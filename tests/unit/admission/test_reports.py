@@ -242,6 +242,16 @@ def test_a_task_that_started_and_ended_unseen(story):
     story.expect("JobEnded", job="job", outcome="succeeded")
 
 
+def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_start(story):
+    """Its agent was restarted before it had heard that the log knows of its end."""
+    story.submit("job", gpus=4)
+    task = story.job("job").tasks[0]
+    where = story.pool.nodes[task.node].name
+    others = [held(task=0), held(task=1)] if where == "n1" else []
+    before = held("job", state="released", exit_code=1, order=task.start_seq - 1)
+    assert names(facts_of_report(story.pool, announced(where, tasks=[before, *others]))) == ["NodeJoined"]
+
+
 def test_what_runs_without_the_log(story):
     strangers = [held("nobody"), held(attempt=7), held(task=9), held("done", state="exited"), held("old", state="released")]
     found = orphans_of(story.pool, announced(tasks=[held(task=0), *strangers]))

@@ -22,7 +22,10 @@ class FenceSeen(Document):
 
 
 class TaskHeld(Document):
-    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published."""
+    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
+
+    order: seq of the record that ordered its start; an earlier member of that number may still be here.
+    """
 
     job: Name
     attempt: Count
@@ -36,6 +39,7 @@ class TaskHeld(Document):
     kill_sent: bool = False
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
+    order: Count | None = None
 
 
 class DirtyDevice(Document):

@@ -112,7 +112,7 @@ def _task(pool: Pool, node: Node, name: str, attempt: int, index: int) -> tuple[
     return job, task
 
 
-def _about_an_earlier_start(task: Task, report: TaskReport) -> bool:
+def _about_an_earlier_start(task: Task, report: TaskReport | TaskHeld) -> bool:
     """Whether a member of that number left since, and the report is still about that one."""
     return report.order is not None and task.start_seq is not None and report.order < task.start_seq
 
@@ -204,7 +204,7 @@ def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
             if task.node != node.number or task.state in ("reserved", "released"):
                 continue
             entry = held.get((job.id, job.attempt, task.index))
-            if entry is not None:
+            if entry is not None and not _about_an_earlier_start(task, entry):
                 facts += _caught_up(job, task, node, entry)
             elif task.state != "starting" or rebooted:
                 facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))

@@ -51,7 +51,7 @@ class Launch:
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
     memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
-    left out: as the agent does.
+    left out: as the agent does. order: which one it was started by; it is handed back with what becomes of the task.
     """
 
     key: TaskKey
@@ -63,6 +63,7 @@ class Launch:
     cpu_milli: int = 0
     memory_bytes: int = 0
     user: User | None = None
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Running:
     pid: int
     started_boottime_us: int
     device_ids: tuple[str, ...]
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Exit:
     supervisor_lost: bool = False
     lease_stages: tuple[str, ...] = ()
     deadline_stages: tuple[str, ...] = ()
+    order: int | None = None
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ class ProcessRuntime:
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone, "order": launch.order}
         if launch.user is None:
             wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
@@ -294,8 +294,8 @@ class ProcessRuntime:
         running = _read_json(self._control(key) / "running.json")
         if running is None:
             return None
-        device_ids = _read_task(self._control(key)).device_ids
-        return Running(key, running["pid"], running["started_boottime_us"], device_ids)
+        task = _read_task(self._control(key))
+        return Running(key, running["pid"], running["started_boottime_us"], task.device_ids, task.order)
 
     async def _state(self, key: TaskKey) -> Running | Exit:
         control, task = self._control(key), _read_task(self._control(key))
@@ -410,6 +410,7 @@ class _Task:
         self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
         self.log = Path(content["log"])
         self.alone: bool = content.get("alone", True)
+        self.order: int | None = content.get("order")
 
 
 def _orders(launch: Launch, own_wall: Path, log: Path, cgroup: Path | None) -> bytes:
@@ -520,4 +521,5 @@ def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
         end["supervisor_lost"],
         tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
         tuple(end.get("deadline_stages", ())),
+        task.order,
     )

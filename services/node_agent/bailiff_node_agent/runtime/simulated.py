@@ -117,7 +117,7 @@ class SimulatedMachine:
         if launch.key in self._tasks:
             return self._state(launch.key)
         self._last_pid += 1
-        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), None, None)
+        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids, launch.order), None, None)
         try:
             task.talks = _talks(launch.env.get("BAILIFF_SIM_TALKS"))
             by_default = "exit" if task.talks is None else "ignore"
@@ -227,7 +227,8 @@ class SimulatedMachine:
             timer.cancel()
         running = task.running
         error = None if supervisor_lost else task.error
-        task.exit = Exit(running.key, code, _now_us(), running.device_ids, error=error, supervisor_lost=supervisor_lost)
+        how = {"error": error, "supervisor_lost": supervisor_lost, "order": running.order}
+        task.exit = Exit(running.key, code, _now_us(), running.device_ids, **how)
         self._living.discard(running.pid)
         if self._devices:
             for device_id in running.device_ids:
