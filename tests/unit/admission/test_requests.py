@@ -61,6 +61,16 @@ def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
     assert (fact.user, command.user) == ("alice", "alice")
 
 
+def test_what_a_job_leaves_out_is_put_on_record(story):
+    (fact,) = ask(story, submit())
+    assert (fact.demand.max_failures, fact.demand.elastic) == (3, "restart")
+    (own,) = ask(story, submit(max_failures=0, elastic="live"))
+    assert (own.demand.max_failures, own.demand.elastic) == (0, "live")
+    story.apply_policy(policy(restarts={"max_failures": 1}))
+    (other,) = ask(story, submit())
+    assert other.demand.max_failures == 1
+
+
 def test_nothing_private_reaches_the_log(story):
     secret = JobSpec(command="train --key hunter2", env={"TOKEN": "hunter2"}, working_dir="/home/hunter2")
     (fact,) = ask(story, submit(spec=secret))

@@ -81,7 +81,9 @@ async def submit(
     kill_after: Annotated[str | None, typer.Option(help="The part of the grace between TERM and KILL, as in 5s.")] = None,
     preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
-    max_failures: Annotated[int | None, typer.Option(help="Start it again after so many failed attempts.")] = None,
+    max_failures: Annotated[
+        int | None, typer.Option(help="Start it again after so many failed attempts. Default: the policy's.")
+    ] = None,
     on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
     working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
     sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
@@ -98,6 +100,8 @@ async def submit(
     document, source = friendly.read_job_file(file) if file is not None else ({}, friendly.Source())
     if interactive and "class" not in document and class_ is None:
         class_ = "interactive"
+    if interactive and "max_failures" not in document and max_failures is None:
+        max_failures = 0  # who sits before it sees that it failed
     options: dict[str, Any] = {
         "name": name, "project": project, "class": class_, "gpus": gpus, "fraction": fraction, "gpu_memory": gpu_memory,
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,

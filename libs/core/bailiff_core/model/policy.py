@@ -162,11 +162,13 @@ class RestartRules(Document):
     """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
 
     What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
+    max_failures: how often a job that does not say it is started again after a failed attempt.
     """
 
     backoff: Duration = 2_000_000
     longest_backoff: Duration = 64_000_000
     grow_after: Duration = 300_000_000
+    max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 3
 
 
 class NodeRules(Document):

@@ -32,7 +32,7 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     project = _project_of(pool, demand)
     if isinstance(project, Rejected):
         return project
-    demand = demand if project == demand.project else demand.model_copy(update={"project": project})
+    demand = demand.model_copy(update={**_left_out(pool, demand), "project": project})
     malformed = next(_malformed(demand), None) or sub_group_problem(demand)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
@@ -50,6 +50,14 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     if too_large is not None:
         return Rejected("too-large", too_large, job)
     return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+
+
+def _left_out(pool: Pool, demand: JobDemand) -> dict[str, object]:
+    """What the job did not say, as it stands in the log from now on: neither policy nor release changes it under the job."""
+    return {
+        "max_failures": pool.rules.restarts.max_failures if demand.max_failures is None else demand.max_failures,
+        "elastic": demand.elastic or "restart",
+    }
 
 
 def class_for(pool: Pool, actor: str, name: str | None, job: str) -> PriorityClass | Rejected:
