@@ -65,6 +65,7 @@ LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 FENCE_LATE = 1_000_000
 TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
 NOTED: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
+LEAVES = ("yielding", "term_sent", "kill_sent")
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 SUPERSEDED = "another agent has joined under this node's name"
 
@@ -85,6 +86,8 @@ class Held:
     pids: tuple[int, ...] = ()
     last_report: int | None = None
     order: int | None = None
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while something is done to the task because of an eviction, or that is taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +365,7 @@ class Agent:
             case Evict():
                 await self._evict(command)
             case Spare():
-                self._spare(command)
+                await self._spare(command)
             case SaveTogether():
                 self._save_together(command)
 
@@ -534,15 +537,30 @@ class Agent:
         self.machine.evictions.begin(eviction)
         self._spawn(self._drive(held, eviction))
 
-    def _spare(self, command: Spare) -> None:
+    async def _spare(self, command: Spare) -> None:
         verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
         for index in command.tasks:
             key = TaskKey(command.job, command.attempt, str(index))
             held = self._held.get(key)
             if verdicts[index] == "stale":
                 continue
-            obeyed = held is None or held.state != "running" or self.machine.evictions.get(str(key)) is not None
-            self._tell(key, TaskNotSpared if obeyed else TaskWasSpared, order=command.order.seq)
+            stays = held is not None and await self._take_back(held)
+            self._tell(key, TaskWasSpared if stays else TaskNotSpared, order=command.order.seq)
+
+    async def _take_back(self, held: Held) -> bool:
+        """Notice and deadlines, where the task has not begun to leave. Whether it stays."""
+        async with held.acting:
+            self._listen(held)
+            if held.state != "running" or any(stage in held.stages for stage in LEAVES):
+                return False
+            runtime = self.machine.runtimes[held.runtime]
+            try:
+                await runtime.spare(held.key)  # before the eviction is forgotten: who dies in between is asked again
+            except UnknownTask:
+                return False
+            self.machine.evictions.end(str(held.key))
+            held.stages.clear()
+            return True
 
     def _save_together(self, command: SaveTogether) -> None:
         """The gang's common step, to be confirmed or agreed on. Past the soft deadline each rank has saved by itself."""
@@ -564,29 +582,38 @@ class Agent:
         runtime = self.machine.runtimes[held.runtime]
         term_at, kill_at = eviction.term_boottime_us, eviction.kill_boottime_us
         try:
-            if "noticed" not in held.stages:
-                held.before = read_devices(self.machine.inventory, held.devices)
-                held.pids = runtime.pids(held.key)
-                await runtime.deadlines(held.key, term_at, kill_at)
-                await runtime.notice(held.key, _notice(eviction), term_at, kill_at)
-                self._stage(held, eviction, "noticed", **_noticed(eviction))
+            async with held.acting:
+                if not self._stands(held, eviction):
+                    return
+                if "noticed" not in held.stages:
+                    held.before = read_devices(self.machine.inventory, held.devices)
+                    held.pids = runtime.pids(held.key)
+                    await runtime.deadlines(held.key, term_at, kill_at)
+                    await runtime.notice(held.key, _notice(eviction), term_at, kill_at)
+                    self._stage(held, eviction, "noticed", **_noticed(eviction))
             await self._sleep_until(term_at)
-            if held.state != "running":
-                return
-            if TERMINATED not in held.stages:
-                # Said before it is done: the exit that follows must not be read before its cause.
-                late: dict[str, Any] = {"stuck_in": stuck_in(held.stages)} if eviction.grace_us else {}
-                self._stage(held, eviction, "term_sent", **late)
-                # Noted after it is done: an agent that dies in between says TERM twice rather than never.
-                await runtime.terminate(held.key, (kill_at - term_at) / 1_000_000)
-                held.stages[TERMINATED] = None
-                self._note(eviction, TERMINATED)
+            async with held.acting:
+                if held.state != "running" or not self._stands(held, eviction):
+                    return
+                if TERMINATED not in held.stages:
+                    # Said before it is done: the exit that follows must not be read before its cause.
+                    late: dict[str, Any] = {"stuck_in": stuck_in(held.stages)} if eviction.grace_us else {}
+                    self._stage(held, eviction, "term_sent", **late)
+                    # Noted after it is done: an agent that dies in between says TERM twice rather than never.
+                    await runtime.terminate(held.key, (kill_at - term_at) / 1_000_000)
+                    held.stages[TERMINATED] = None
+                    self._note(eviction, TERMINATED)
             await self._sleep_until(kill_at)
             if held.state == "running":
                 self._stage(held, eviction, "kill_sent", stuck_in=stuck_in(held.stages))
                 await runtime.kill(held.key)
         except UnknownTask:
             return  # it ended and was forgotten meanwhile
+
+    def _stands(self, held: Held, eviction: RunningEviction) -> bool:
+        """It was not taken back meanwhile, whether or not another one follows."""
+        now = self.machine.evictions.get(str(held.key))
+        return now is not None and now.notice_boottime_us == eviction.notice_boottime_us
 
     def _stage(self, held: Held, eviction: RunningEviction, stage: EvictionStage, *, tell: bool = True, **facts: Any) -> None:
         if stage in held.stages:

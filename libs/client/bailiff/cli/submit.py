@@ -82,7 +82,7 @@ async def submit(
     preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
     max_failures: Annotated[
-        int | None, typer.Option(help="Start it again after so many failed attempts. Default: the policy's.")
+        int | None, typer.Option(help="So many failed attempts are followed by another. Default: policy.")
     ] = None,
     on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
     working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,

@@ -149,11 +149,20 @@ def task_spared(pool: Pool, fact: facts.TaskSpared) -> None:
     if task.eviction is not None and task.eviction.spare_seq is not None:
         with changing(pool, job, task):
             task.eviction = None
+        forget_notice(task)
         note_stale(pool, job)
         reindex(pool, job)
     else:
         task.spared = True
+        forget_notice(task)
         settle_spare(pool, job)
+
+
+def forget_notice(task: Task) -> None:
+    """Its agent has taken the notice back: the next one is told from the beginning. What it has saved meanwhile counts."""
+    task.noticed = task.acknowledged = False
+    task.notice_step, task.notice_pace, task.confirmed = None, 0, None
+    task.reached = {}
 
 
 def settle_spare(pool: Pool, job: Job) -> None:

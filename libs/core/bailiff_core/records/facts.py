@@ -515,11 +515,11 @@ class EvictionStaged(TaskFact, Stage):
 
 
 class TaskSpared(TaskFact):
-    """The agent confirms that the eviction has not been obeyed and will not be."""
+    """The agent confirms that the task stays: it was not told to leave, or its notice was taken back."""
 
 
 class SpareRefused(TaskFact):
-    """The eviction was obeyed before the spare came; it stands."""
+    """The task had begun to leave, or its TERM, before the spare came; the eviction stands."""
 
 
 # --- proposals and progress

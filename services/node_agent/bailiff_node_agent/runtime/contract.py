@@ -156,6 +156,10 @@ class Runtime(Protocol):
         """TERM and KILL are due at these boot times: whoever is there when the agent is not keeps them."""
         ...
 
+    async def spare(self, key: TaskKey) -> None:
+        """Take notice and deadlines back: the task stays. Done again, or without a notice, it changes nothing."""
+        ...
+
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
         """The step at which the job is to save together with its gang: to be confirmed, or agreed on."""
         ...

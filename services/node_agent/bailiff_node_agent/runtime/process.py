@@ -88,11 +88,22 @@ class ProcessRuntime:
         await asyncio.to_thread(wall.put_notice, self._control(key), self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
-        running = _read_json(self._known(key) / "running.json")
+        self._known(key)
         await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
+        self._wake(key)
+
+    def _wake(self, key: TaskKey) -> None:
+        """Its supervisor, which has something to read."""
+        running = _read_json(self._control(key) / "running.json")
         process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
         if running is not None and process is not None and process.started == running["supervisor_started"]:
             supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
+
+    async def spare(self, key: TaskKey) -> None:
+        self._known(key)
+        await asyncio.to_thread(wall.take_back, self._control(key), self._wall(key))
+        self._quick.pop(key, None)
+        self._wake(key)
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
         self._known(key)
