@@ -240,8 +240,9 @@ class SimulatedMachine:
             timer.cancel()
         running = task.running
         error = None if supervisor_lost else task.error
-        how = {"error": error, "supervisor_lost": supervisor_lost, "order": running.order}
-        task.exit = Exit(running.key, code, _now_us(), running.device_ids, **how)
+        task.exit = Exit(
+            running.key, code, _now_us(), running.device_ids, error=error, supervisor_lost=supervisor_lost, order=running.order
+        )
         self._living.discard(running.pid)
         if self._devices:
             for device_id in running.device_ids:
