@@ -92,7 +92,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an agent is given of its machine: devices, runtimes by name, and its folder's parts."""
+    """What an agent is given of its machine: devices, runtimes by name, and its folder's parts.
+
+    checkpoints: where jobs keep theirs; by default below its folder. checkpoints_identity: of one that nodes share.
+    """
 
     node: NodeDeclaration
     inventory: DeviceInventory
@@ -103,12 +106,18 @@ class Machine:
     evictions: Evictions
     incarnation: Incarnation
     folder: Path
+    checkpoints: Path | None = None
+    checkpoints_identity: str | None = None
     secrets: Path | None = None
     master_address: str | None = None
     users: Users = field(default_factory=Users)
     release_poll_s: float = 0.1
     release_timeout_s: float = 60.0
     device_look_s: float = 5.0
+
+    def checkpoints_of(self, job: str) -> Path:
+        """The same in every attempt."""
+        return (self.checkpoints or self.folder / "checkpoints") / job
 
 
 class Agent:
@@ -225,6 +234,7 @@ class Agent:
             devices=self._custody.facts(),
             dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
+            checkpoints=machine.checkpoints_identity,
             fence=self.fence_seen(),
         )
 
@@ -451,7 +461,7 @@ class Agent:
             env = environment(
                 command,
                 task,
-                checkpoints=machine.folder / "checkpoints",
+                checkpoints=machine.checkpoints_of(command.job),
                 secrets=machine.secrets,
                 master_address=machine.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
@@ -479,10 +489,11 @@ class Agent:
         machine = self.machine
         user = machine.users.of(command.user)
         if user is not None:
-            closed = closed_to(user, machine.folder)
+            own = machine.checkpoints_of(command.job)
+            closed = closed_to(user, machine.folder) or closed_to(user, own.parent)
             if closed is not None:
                 raise NotRunnable(f"{user.name} may not go through {closed}, where its jobs have their files: chmod o+x {closed}")
-            give(machine.folder / "checkpoints" / command.job, user)
+            give(own, user)
         return user
 
     def _answer_again(self, key: TaskKey, order: int) -> None:

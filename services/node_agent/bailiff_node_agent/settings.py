@@ -60,7 +60,8 @@ class NodeAgentSettings(ServiceSettings):
     moved to `<log>.1`; 0: no limit. cgroups: keep each task in a cgroup v2 of its own, below
     cgroup_root or where this host permits. run_as: as whom tasks run where the agent is root: `submitter`, the user of this
     machine who has the submitter's name, or the one that run_as_names gives that name, with a uid from run_as_lowest_uid on;
-    or `agent`.
+    or `agent`. shared_checkpoints: a folder that is the same one on all nodes, in which jobs keep their checkpoints; without
+    it each node keeps them for itself.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -70,6 +71,7 @@ class NodeAgentSettings(ServiceSettings):
     device_look_s: Annotated[float, Field(gt=0)] = 5.0
     cgroups: bool = True
     cgroup_root: Path | None = None
+    shared_checkpoints: Path | None = None
     run_as: RunAs = "submitter"
     run_as_names: dict[str, str] = Field(default_factory=dict)
     run_as_lowest_uid: Annotated[int, Field(ge=0)] = 1000

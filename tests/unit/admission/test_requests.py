@@ -71,6 +71,14 @@ def test_what_a_job_leaves_out_is_put_on_record(story):
     assert other.demand.max_failures == 1
 
 
+def test_a_gang_over_nodes_that_share_no_checkpoints_is_refused_where_the_policy_says_so(story):
+    gang = submit(**group(count=2, gpu_milli=8000))
+    assert not isinstance(ask(story, gang), Rejected)
+    story.apply_policy(policy(unshared_checkpoints="refuse"))
+    assert "n1, n2 share none" in refused(story, gang, "unshared-checkpoints").reason
+    assert not isinstance(ask(story, gang.model_copy(update={"spec": JobSpec(command="x", runtime="simulated")})), Rejected)
+
+
 def test_nothing_private_reaches_the_log(story):
     secret = JobSpec(command="train --key hunter2", env={"TOKEN": "hunter2"}, working_dir="/home/hunter2")
     (fact,) = ask(story, submit(spec=secret))

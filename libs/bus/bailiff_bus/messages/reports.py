@@ -65,7 +65,10 @@ class ReportBody(MessageBody):
 
 
 class NodeAnnounced(ReportBody):
-    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked."""
+    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked.
+
+    checkpoints: what is written in the folder in which its jobs keep checkpoints, where that is one that nodes share.
+    """
 
     TYPE: ClassVar[str] = "bailiff.NodeAnnounced.v1"
     machine_id: OpaqueId
@@ -78,6 +81,7 @@ class NodeAnnounced(ReportBody):
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
     tasks: tuple[TaskHeld, ...] = ()
     dirty: Annotated[tuple[DirtyDevice, ...], Field(max_length=64)] = ()
+    checkpoints: OpaqueId | None = None
     fence: FenceSeen = FenceSeen()
 
 

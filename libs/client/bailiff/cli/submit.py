@@ -17,6 +17,7 @@ from bailiff.eventline import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import SubmitJob
 from bailiff_core.model.pool import Pool
+from bailiff_core.placement.shared_disk import unshared_checkpoints
 from bailiff_core.records.decisions import JobEnded
 from bailiff_core.records.facts import TaskStarted
 
@@ -129,6 +130,7 @@ async def submit(
         return None
     async with session.client() as client:
         accepted = await _ask(session, client, jobs, timeout)
+        await _warn(session, client, accepted[0][0].domain, jobs[0])
         if interactive:
             (asked, seq) = accepted[0]
             return await attend(session, client, asked, seq, port)
@@ -169,6 +171,13 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
         texts = [*(problem.text for problem in refused[:5]), *([f"and {len(refused) - 5} more"] if len(refused) > 5 else [])]
         raise Problem(refused[-1].code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
     return accepted
+
+
+async def _warn(session: Session, client: Client, domain: str, job: SubmitJob) -> None:
+    """What its owner should know of a job that was accepted all the same."""
+    problem = unshared_checkpoints((await client.view(domain)).pool, job.demand) if job.spec.runtime != "simulated" else None
+    if problem is not None:
+        session.err.print(f"warning: {problem}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:

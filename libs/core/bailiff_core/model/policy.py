@@ -215,7 +215,11 @@ class IdentityRules(Document):
 
 
 class Policy(Document):
-    """One pool's policy. `revision` is the log position of the record that brought it and is not part of the document."""
+    """One pool's policy. `revision` is the log position of the record that brought it and is not part of the document.
+
+    unshared_checkpoints: of a gang that needs several nodes, and whose members might not see one checkpoint directory, its owner
+    is told when it is submitted; or it is refused.
+    """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
     preemption: PreemptionRules = PreemptionRules()
@@ -232,6 +236,7 @@ class Policy(Document):
     protections: Protections = Protections()
     backfill: Literal["greedy", "reserve"] = "reserve"
     packing: Literal["binpack", "spread"] = "binpack"
+    unshared_checkpoints: Literal["warn", "refuse"] = "warn"
 
     @model_validator(mode="after")
     def _classes_are_unambiguous(self) -> "Policy":

@@ -74,6 +74,7 @@ class Node:
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
     reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
     lease: the longest one that its agent may go by, µs. drain: why it takes nothing new.
+    checkpoints: names the folder in which jobs keep theirs, where nodes share one.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
@@ -95,6 +96,7 @@ class Node:
     lease: int = 0
     silence_counts: bool = False
     drain: Drain | None = None
+    checkpoints: str | None = None
 
     @property
     def takes_work(self) -> bool:

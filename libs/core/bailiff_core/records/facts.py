@@ -259,7 +259,11 @@ class DeviceFacts(Document):
 
 
 class NodeJoined(Fact):
-    """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions."""
+    """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions.
+
+    checkpoints: the identity of the folder in which its jobs keep checkpoints, where that is shared: who has the same one sees
+    the same files.
+    """
 
     node: Name
     number: Count
@@ -272,6 +276,7 @@ class NodeJoined(Fact):
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
+    checkpoints: OpaqueId | None = None
 
 
 class NodeRefused(Fact):

@@ -187,6 +187,7 @@ def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
         max_tasks=report.max_tasks,
         labels=report.labels,
         devices=report.devices,
+        checkpoints=report.checkpoints,
     )
     dirty = facts_of_dirty(known, report)
     if known is None:

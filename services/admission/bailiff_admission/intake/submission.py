@@ -8,6 +8,7 @@ from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import next_unit, sub_group_problem
 from bailiff_core.placement.ever import could_ever_fit
+from bailiff_core.placement.shared_disk import unshared_checkpoints
 from bailiff_core.queue.gates import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.records.payload import Fact
@@ -43,6 +44,10 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
         obstacle = could_ever_fit(pool, demand)
         if obstacle is not None:
             return Rejected("never-fits", obstacle, job)
+    if pool.rules.unshared_checkpoints == "refuse" and submit.spec.runtime != "simulated":
+        unshared = unshared_checkpoints(pool, demand)
+        if unshared is not None:
+            return Rejected("unshared-checkpoints", unshared, job)
     bound = _never_within_bounds(pool, demand, entry)
     if bound is not None:
         return Rejected("over-limit", f"it could never run: {bound}", job)
