@@ -111,7 +111,9 @@ def task_progressed(pool: Pool, fact: facts.TaskProgressed) -> None:
     task = job.task(fact.task)
     if task is None:
         raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
-    task.attached = True
+    if not task.attached:
+        task.attached = True
+        pool.touched[job.id] = None  # it may move off a node that is being emptied
     _come_to(task, fact.step)
     task.total = fact.total if fact.total is not None else task.total
     task.pace = fact.pace or task.pace
