@@ -113,7 +113,7 @@ async def test_its_machine_is_back_at_once(stage: Stage) -> None:
         dies(stage, FIRST)
         stage.start_service("node-agent")
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await told.ends_well(Table("preempted", stages, codes=(-9,), goes_back_to=BEFORE))
+        await told.ends_well(Table("lost", stages, codes=(-9,), goes_back_to=BEFORE))
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ async def test_a_supervisor_dies_and_the_job_starts_again(stage: Stage) -> None:
         await told.victim_stands("ForksAway")
         [supervisor] = told.supervisors()
         kill(supervisor)
-        await told.comes_back(Table("failed", (), codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
+        await told.comes_back(Table("lost", (), codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
 
 
 @pytest.mark.long
@@ -26,7 +26,7 @@ async def test_a_supervisor_dies_while_the_victim_saves(stage: Stage) -> None:
         [supervisor] = told.supervisors()
         kill(supervisor)
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await told.ends_well(Table("preempted", stages, codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
+        await told.ends_well(Table("lost", stages, codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
 
 
 @pytest.mark.long
@@ -41,7 +41,7 @@ async def test_a_supervisor_and_the_agent_die_while_the_victim_saves(stage: Stag
         await told.processes_are_gone()
         stage.start_service("node-agent")
         stages = (*NOTICED, "acknowledged", "checkpoint_started")
-        await told.ends_well(Table("preempted", stages, codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
+        await told.ends_well(Table("lost", stages, codes=(-9,), reason=WITHOUT, goes_back_to=BEFORE))
 
 
 @pytest.mark.long

@@ -77,6 +77,7 @@ class Held:
     devices: tuple[str, ...]
     state: str = "running"
     exit_code: int | None = None
+    unseen: bool = False
     reason: str = ""
     stages: dict[str, Stage | None] = field(default_factory=dict)
     heard: Heard = field(default_factory=Heard)
@@ -84,6 +85,10 @@ class Held:
     pids: tuple[int, ...] = ()
     last_report: int | None = None
     order: int | None = None
+
+    def has_ended(self, end: Exit) -> None:
+        """Its main process is no more."""
+        self.state, self.exit_code, self.unseen, self.reason = "exited", end.code, end.supervisor_lost, _why(end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +150,7 @@ class Agent:
                 held = Held(found.key, name, found.device_ids)
                 self._held[found.key] = held
                 if isinstance(found, Exit):
-                    held.state, held.exit_code = "exited", found.code
-                    held.reason = _why(found)
+                    held.has_ended(found)
         for eviction in machine.evictions.running():
             held_by_key = {str(key): held for key, held in self._held.items()}
             if eviction.key in held_by_key:
@@ -274,6 +278,7 @@ class Agent:
                 "devices": held.devices,
                 "state": held.state,
                 "exit_code": held.exit_code,
+                "unseen": held.unseen,
                 "reason": held.reason,
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
                 "stages": tuple(stage for stage in held.stages.values() if stage is not None),
@@ -475,9 +480,12 @@ class Agent:
 
     def _tell_end(self, held: Held) -> None:
         if held.state in ("exited", "released") and held.exit_code is not None:
-            self._tell(held.key, TaskEnded, exit_code=held.exit_code, reason=held.reason)
+            self._tell_ended(held)
         if held.state == "released":
             held.last_report = self._tell(held.key, TaskIsReleased)
+
+    def _tell_ended(self, held: Held, **known: Any) -> None:
+        self._tell(held.key, TaskEnded, exit_code=held.exit_code, unseen=held.unseen, reason=held.reason, **known)
 
     async def _evict(self, command: Evict) -> None:
         verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
@@ -637,9 +645,9 @@ class Agent:
 
     def _exited(self, held: Held, end: Exit) -> None:
         self._listen(held)
-        held.state, held.exit_code, held.reason = "exited", end.code, _why(end)
+        held.has_ended(end)
         self._ended_alone(held, end)
-        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason, step=self._published(held))
+        self._tell_ended(held, step=self._published(held))
         self._spawn(self._release(held))
 
     def _ended_alone(self, held: Held, end: Exit, *, tell: bool = True) -> None:

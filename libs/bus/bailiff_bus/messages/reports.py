@@ -22,7 +22,10 @@ class FenceSeen(Document):
 
 
 class TaskHeld(Document):
-    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published."""
+    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
+
+    unseen: it has ended, and nobody saw how.
+    """
 
     job: Name
     attempt: Count
@@ -36,6 +39,7 @@ class TaskHeld(Document):
     kill_sent: bool = False
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
+    unseen: bool = False
 
 
 class DirtyDevice(Document):
@@ -137,12 +141,13 @@ class TaskHasResumed(TaskReport):
 
 
 class TaskEnded(TaskReport):
-    """The main process ended. Negative: by that signal. `step`: the last one that it published."""
+    """The main process ended. Negative: by that signal. `step`: the last one that it published. unseen: nobody saw how."""
 
     TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
+    unseen: bool = False
 
 
 class TaskIsReleased(TaskReport):
