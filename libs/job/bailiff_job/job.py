@@ -186,7 +186,7 @@ class Job:
             log.warning("the other processes of this task do not leave; this one does")
         self._line.close()
         if self._catches and signal.getsignal(signal.SIGTERM) is self._catches and _in_main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python gives up handlers while it ends, and TERM often comes just then
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python gives up handlers while it ends; TERM often comes just then
         sys.exit(YIELDED)
 
     # --- checkpoints
