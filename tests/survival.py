@@ -258,11 +258,14 @@ class Story:
         """Records of this kind about the victim."""
         return self.pool.facts(kind, job=self.victim, **wanted)
 
-    def when(self, kind: type[Payload], job: str, **wanted: object) -> list[int]:
+    def when(self, kind: type[Payload], job: str) -> list[int]:
+        """The places in the log of such records about the job."""
+        return self.seqs(kind, lambda data: data.job == job)
+
+    def seqs(self, kind: type[Payload], wanted: Callable[[Any], bool] = lambda _: True) -> list[int]:
         """The places in the log of such records."""
-        wanted["job"] = job
-        found = [entry.record for entry in self.pool.entries if isinstance(entry.record.data, kind)]
-        return [record.seq for record in found if all(getattr(record.data, name) == value for name, value in wanted.items())]
+        records = [entry.record for entry in self.pool.entries]
+        return [record.seq for record in records if isinstance(record.data, kind) and wanted(record.data)]
 
     def _env(self) -> dict[str, str]:
         return {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": str(self.system.marks)}

@@ -47,7 +47,7 @@ from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
-from .custody import Custody, Left, reading_fact
+from .custody import Custody, Left, TaskOfJob, reading_fact
 from .devices import DeviceInventory, DeviceReading, looked, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
@@ -433,8 +433,12 @@ class Agent:
                 return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
         return self._custody.refusal(task.devices, alone=part is None)
 
-    def _devices_in_use(self) -> set[str]:
-        return {device for held in self._held.values() if held.state != "released" for device in held.devices}
+    def _devices_in_use(self) -> dict[str, set[TaskOfJob]]:
+        found: dict[str, set[TaskOfJob]] = {}
+        for held in self._held.values():
+            for device in held.devices if held.state != "released" else ():
+                found.setdefault(device, set()).add((held.key.job, held.key.attempt, int(held.key.task)))
+        return found
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
