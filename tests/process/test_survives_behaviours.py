@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[float, Table]] = {
     ),
     "CatchesTermAndFinishes": (ENOUGH_S, Table("finished", TERM_AT_ONCE, codes=(0,), says=False)),
 }  # fmt: skip
-SAMPLE = {"NeverAcknowledges", "SavesForTooLong", "ForksAway"}
+SAMPLE = {"NeverAcknowledges", "ForksAway"}
 
 
 @pytest.mark.parametrize("behaviour", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in TABLE])
