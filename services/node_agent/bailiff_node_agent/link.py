@@ -132,15 +132,18 @@ class Link:
     async def _send_reports(self, producer: Producer) -> NoReturn:
         while True:
             self._news.clear()
+            at_boot, under_way = self._ambient.boot(), []
             for at, agent in self._agents.items():
-                unsent, at_boot = agent.machine.reports.unsent(), self._ambient.boot()
-                acknowledgements = [await self._send(producer, agent, read_report(report)) for _, report in unsent]
-                for acknowledgement in acknowledgements:
-                    await acknowledgement
+                unsent = agent.machine.reports.unsent()
                 if unsent:
-                    self._sent[at] = unsent[-1][0]
-                    agent.renew(at_boot)
-                    agent.received(unsent[-1][0])
+                    sent = [await self._send(producer, agent, read_report(report)) for _, report in unsent]
+                    under_way.append((at, agent, unsent[-1][0], sent))
+            for at, agent, newest, sent in under_way:
+                for acknowledgement in sent:
+                    await acknowledgement
+                self._sent[at] = newest
+                agent.renew(at_boot)
+                agent.received(newest)
             await self._news.wait()
 
     async def _send_heartbeats(self, producer: Producer) -> NoReturn:

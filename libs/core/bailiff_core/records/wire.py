@@ -9,8 +9,6 @@ from operator import itemgetter
 
 from pydantic import ValidationError
 
-from bailiff_core.canonical import canonical_json
-
 from .payload import AUDIT_TYPES, Payload
 
 FORMAT_TAG = b"bailiff-audit-1"
@@ -112,7 +110,7 @@ def encode(record: Record) -> Wire:
         ("ce_actor", record.actor.encode()),
         ("ce_auth", record.auth.encode()),
     ]
-    return Wire(tuple([header for header in headers if header[1]]), canonical_json(data.to_data()))
+    return Wire(tuple([header for header in headers if header[1]]), data.to_json())
 
 
 def record_hash(wire: Wire) -> str:
