@@ -45,7 +45,7 @@ _LONGEST = {
     "sig": 256, "time": 64,
 }  # fmt: skip
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
-_LOOK_CLOSER = re.compile(rb"\\u|[0-9]{16}|[0-9][.eE][-+]?[0-9]")
+_LOOK_CLOSER = re.compile(rb"\\u|[:,\[]-?(?:[0-9]{16}|[0-9]+[.eE])")  # before a number in canonical form stands one of these
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -297,7 +297,7 @@ def _structured(value: bytes) -> _Event:
 def _already_canonical(value: bytes) -> dict[str, Any] | None:
     """The data, if these bytes are its canonical form and nothing in them needs a closer look: what our own clients send.
 
-    Then no key is doubled; nothing looks like a fraction; no escape, so no U+0000; no number of 16 digits, so none too large.
+    Then no key is doubled; no number is a fraction, or has 16 digits, so none is too large; no escape, so no U+0000.
     """
     if _LOOK_CLOSER.search(value) or value.count(b"{") + value.count(b"[") > MAX_DEPTH:
         return None
