@@ -7,7 +7,6 @@ servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -550,11 +549,7 @@ async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
 
 def _partition_of(key: bytes | None, partitions: frozenset[int]) -> int:
     """Where a message with this key goes: as aiokafka chooses, whose hash is Python and takes a while."""
-    if len(partitions) == 1:
-        return next(iter(partitions))
-    if key is None:
-        return random.choice(sorted(partitions))
-    return _hashed(key, len(partitions))
+    return next(iter(partitions)) if len(partitions) == 1 else _hashed(key or b"", len(partitions))
 
 
 @lru_cache(maxsize=1024)  # of domains and nodes there are few

@@ -426,9 +426,7 @@ class MemoryProducer:
                 await self._bus.alive()
             self._letters.popleft()
             stored = [
-                cluster.store(letter.topic, letter.partition, *parcel)
-                for _ in range(fate.stored)
-                for parcel in letter.parcels
+                cluster.store(letter.topic, letter.partition, *parcel) for _ in range(fate.stored) for parcel in letter.parcels
             ]
             await self._bus.alive()
             if letter.receipt.done():
