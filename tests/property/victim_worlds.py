@@ -64,6 +64,7 @@ def random_policy(random: Random, verb: str) -> Policy:
     preemption: dict[str, object] = {
         "scope": random.choice((None, "pool", "project")),
         "quota_shields": random.random() < 0.5,
+        "within_share": random.random() < 0.7,
         "most_moved": random.choice((-1, 1, 2, 3)),
     }
     budgets = [{"name": "careful", "labels": {"kind": "careful"}, "most": random.choice((0, 1))}] if random.random() < 0.2 else []
@@ -395,6 +396,17 @@ def within_limits(pool: Pool, asker: Job, gone: Mapping[str, set[int]]) -> bool:
     return True
 
 
+def within_share(pool: Pool, shares: Mapping, asker: Job, gone: Mapping[str, set[int]]) -> bool:
+    """Beyond the text: preempt carries no project above both its fair share and what it used before."""
+    rules = pool.policy.preemption
+    if not pool.policy.projects or not rules.within_share or "reclaim" not in rules.verbs:
+        return True
+    asked = gpu_milli(asker, set(asked_first(asker)))
+    share = {name: amounts.gpu_milli for name, amounts in shares.items()}
+    path = above(pool, asker.project)[:-1]
+    return all(used(pool, name, gone) + asked <= max(share.get(name, 0), used(pool, name, {})) for name in path)
+
+
 # --- the answers
 
 
@@ -423,11 +435,12 @@ def choices(pool: Pool, asker: Job, verb: str) -> Iterator[Choice]:
         yield {job.id: count for job, count in zip(jobs, counts, strict=True) if count}
 
 
-def makes_room(pool: Pool, asker: Job, choice: Choice) -> bool:
-    """Whether the asker's unit stands, within all limits, once these have left."""
+def makes_room(pool: Pool, asker: Job, choice: Choice, shares: Mapping | None = None) -> bool:
+    """Whether the asker's unit stands, within all limits, once these have left. shares: under preempt, within them, too."""
     gone = leaving(pool, choice)
     tasks = tuple(asker.groups()[index] for index in asked_first(asker))
-    return within_limits(pool, asker, gone) and all_stand(free_room(pool, gone), tasks)
+    bounded = within_limits(pool, asker, gone) and (shares is None or within_share(pool, shares, asker, gone))
+    return bounded and all_stand(free_room(pool, gone), tasks)
 
 
 def allowed(pool: Pool, shares: Mapping, asker: Job, verb: str, choice: Choice) -> bool:
@@ -454,15 +467,17 @@ def best_choice(pool: Pool, shares: Mapping, asker: Job, verb: str) -> Choice | 
     """The best of all sets that make room and that the verb allows, or `None`."""
     under = under_shares(pool, shares) if verb == "reclaim" else None
     ranked = sorted(choices(pool, asker, verb), key=lambda choice: cost(pool, choice, under))
+    most = shares if verb == "preempt" else None
     for choice in ranked:
-        if makes_room(pool, asker, choice) and allowed(pool, shares, asker, verb, choice) and irreducible(pool, asker, choice):
+        room = makes_room(pool, asker, choice, most)
+        if room and allowed(pool, shares, asker, verb, choice) and irreducible(pool, asker, choice, most):
             return choice
     return None
 
 
-def irreducible(pool: Pool, asker: Job, choice: Choice) -> bool:
-    """Whether nobody of it could keep a unit."""
-    return not any(makes_room(pool, asker, {**choice, name: count - 1}) for name, count in choice.items())
+def irreducible(pool: Pool, asker: Job, choice: Choice, shares: Mapping | None = None) -> bool:
+    """Whether nobody of it could keep a unit. shares: as for `makes_room`."""
+    return not any(makes_room(pool, asker, {**choice, name: count - 1}, shares) for name, count in choice.items())
 
 
 def in_racks(random: Random, sketch: Sketch) -> list[str]:

@@ -1,6 +1,6 @@
 """Answers "does the unit fit?" again and again while what was evicted is put back piece by piece."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
@@ -8,6 +8,7 @@ from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
+from bailiff_core.queue.usage import Usage
 
 from .candidates import Step
 
@@ -77,42 +78,24 @@ class SlotFit:
 class PlaceFit:
     """Any unit: it is placed, and placed anew only when what is put back stands in the way.
 
-    also: what must hold besides, given what is evicted. Where the placement search gives up, the unit counts as not
-    fitting and `exact` is false from then on.
+    Where the placement search gives up, the unit counts as not fitting and `exact` is false from then on.
     """
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        unit: Unit,
-        budget: Budget,
-        *,
-        evicted: Sequence[Step] = (),
-        also: Callable[[list[Step]], bool] | None = None,
-    ) -> None:
+    def __init__(self, rooms: Rooms, unit: Unit, budget: Budget) -> None:
         self.rooms = rooms
         self.unit = unit
         self.budget = budget
         self.exact = True
         self.suited = dict.fromkeys(node for need in needs_of_unit(unit) for node, _ in rooms.suited(need))
-        self.evicted = dict.fromkeys(evicted)
-        self.also = also
         self._nodes_of: tuple[GangPlace | None, dict[int, None]] = (None, {})
         self.place = self._find()
 
     def fits(self) -> bool:
         """Whether the unit fits as things stand."""
-        return self.place is not None and (self.also is None or self.also(list(self.evicted)))
+        return self.place is not None
 
     def put_back(self, step: Step) -> bool:
         """Put it back where it stood, if the unit still fits then."""
-        del self.evicted[step]
-        if (self.also is None or self.also(list(self.evicted))) and self._fits_beside(step):
-            return True
-        self.evicted[step] = None
-        return False
-
-    def _fits_beside(self, step: Step) -> bool:
         if self.place is None:
             return False
         undisturbed = not any(node.number in self._taken() for node, _ in self.rooms.standing(step.unit))
@@ -144,19 +127,17 @@ class PlaceFit:
 
     def stay(self, step: Step) -> None:
         """Put back what does not stand where the unit might."""
-        del self.evicted[step]
         self.rooms.put_back(step.unit)
 
     def evict(self, step: Step) -> None:
         """Take it out (again). What fitted before still does."""
-        self.evicted[step] = None
         self.rooms.evict(step.unit)
         if self.place is None:
             self.place = self._find()
 
     def uses(self, step: Step) -> bool:
-        """Whether it stands on a node that the unit may use, or may matter in another way."""
-        return self.also is not None or any(node in self.suited for node, _ in self.rooms.standing(step.unit))
+        """Whether it stands on a node that the unit may use."""
+        return any(node in self.suited for node, _ in self.rooms.standing(step.unit))
 
     def _find(self) -> GangPlace | None:
         part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
@@ -170,7 +151,53 @@ class PlaceFit:
         return None
 
 
-Fit = SlotFit | PlaceFit
+class BoundedFit:
+    """A fit that must keep bounds of projects besides. `evicted` has left the rooms; `keeps` looks at `usage` as it then is."""
+
+    def __init__(self, fit: SlotFit | PlaceFit, usage: Usage, evicted: Iterable[Step], keeps: Callable[[], bool]) -> None:
+        self.fit = fit
+        self.usage = usage
+        self.keeps = keeps
+        for step in evicted:
+            usage.evict(step.unit)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every no so far was certain."""
+        return self.fit.exact
+
+    def fits(self) -> bool:
+        """Whether the unit fits as things stand."""
+        return self.fit.fits() and self.keeps()
+
+    def put_back(self, step: Step) -> bool:
+        """Put it back where it stood, if the unit still fits then."""
+        self.usage.put_back(step.unit)
+        if self.keeps() and self.fit.put_back(step):
+            return True
+        self.usage.evict(step.unit)
+        return False
+
+    def effort(self, step: Step) -> int:
+        """What trying to put it back costs, in steps."""
+        return self.fit.effort(step)
+
+    def stay(self, step: Step) -> None:
+        """Put it back, come what may."""
+        self.usage.put_back(step.unit)
+        self.fit.stay(step)
+
+    def evict(self, step: Step) -> None:
+        """Take it out (again)."""
+        self.usage.evict(step.unit)
+        self.fit.evict(step)
+
+    def uses(self, step: Step) -> bool:  # noqa: ARG002
+        """Any may matter, wherever it stands."""
+        return True
+
+
+Fit = SlotFit | PlaceFit | BoundedFit
 
 
 def slot_need(unit: Unit) -> tuple[Need, int] | None:

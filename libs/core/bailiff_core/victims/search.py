@@ -10,7 +10,7 @@ from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
-from .fit import Fit, PlaceFit, SlotFit, slot_need
+from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need
 from .moves import find_new_places, leaving_of, taken_for_good
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
@@ -79,10 +79,7 @@ class Search:
                 certain = False
             elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
                 self.bound = steps
-        units = self._units(self.bound)
-        if not self.bound or self.terms.forbids(units) or self.terms.objects(units):
-            return None
-        if self.terms.limited and self.terms.above_limit(units):
+        if not self.bound or self.terms.refuses(self._units(self.bound)):
             return None
         simple = slot_need(self.unit) is not None
         if not simple and not self._fits_without(self.bound):
@@ -101,8 +98,7 @@ class Search:
             self.budget.join(part)
             if other is None:
                 continue
-            units = self._units(other)
-            if self.terms.forbids(units) or self.terms.objects(units):
+            if self.terms.refuses(self._units(other)):
                 continue
             if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
                 best = other
@@ -145,19 +141,16 @@ class Search:
         return chains
 
     def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
-        mark = self.rooms.mark()
+        mark = self.scene.mark()
         everyone = [step for chain in chains for step in chain]
         for step in everyone:
             self.rooms.evict(step.unit)
-        simple = slot_need(self.unit) if not self.terms.limited else None
-        fit: Fit
-        if simple is not None:
-            fit = SlotFit(self.rooms, *simple)
-        else:
-            also = (lambda steps: self.terms.above_limit(self._units(steps)) is None) if self.terms.limited else None
-            fit = PlaceFit(self.rooms, self.unit, self.budget, evicted=everyone, also=also)
+        simple = slot_need(self.unit)
+        room = SlotFit(self.rooms, *simple) if simple is not None else PlaceFit(self.rooms, self.unit, self.budget)
+        bounded = self.terms.limited
+        fit = BoundedFit(room, self.scene.usage, everyone, lambda: self.terms.above() is None) if bounded else room
         found = self._best(fit, chains, with_moves=with_moves)
-        self.rooms.rollback(mark)
+        self.scene.rollback(mark)
         return found
 
     def _best(self, fit: Fit, chains: list[Chain], *, with_moves: bool) -> Found:

@@ -196,7 +196,7 @@ def among_few(
 ) -> FewFound | None:
     """The cheapest set, or that there is none, proven; `None` where all candidates have to be looked at."""
     simple = slot_need(unit)
-    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus or terms.limited:
+    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus:
         return None
     groups = board.groups(verb, unit.job)
     if groups is None:
@@ -213,6 +213,8 @@ def among_few(
     if not priorities or not board.few_suffice(verb, unit.job):
         return None
     short = wanted - int(shortlist.slots.sum())
+    if short <= 0:  # not room is what it lacks
+        return None
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
         return None
@@ -237,8 +239,7 @@ def among_few(
         if size >= len(shortlist.suited):
             return None
         size *= 2
-    leaving = [step.unit for step in steps]
-    if terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
+    if terms.refuses([step.unit for step in steps]):
         return None
     return FewFound(field, steps, _next_best(slots, steps, short, terms, budget))
 
@@ -286,5 +287,4 @@ def _next_best(slots: Slots, steps: list[Step], short: int, terms: Terms, budget
     budget.join(part)
     if other is None:
         return []
-    leaving = [step.unit for step in other]
-    return [] if terms.forbids(leaving) is not None or terms.objects(leaving) is not None else other
+    return [] if terms.refuses([step.unit for step in other]) else other
