@@ -105,7 +105,7 @@ def test_both_in_longer_histories(other: Callable[[Pool], Pool], told: list[Step
 
 
 def two_that_may_make_room() -> Story:
-    """`slow` on node a is just being started, `known` on b runs; whichever ends first makes room for `head`. `small` fits on a."""
+    """`slow` is just being started on a, `known` runs on b; whichever ends first makes room for `head`. `small` fits on a."""
     story = Story(policy(preemption={"verbs": ["allocate"]}))
     for name in "ab":
         story.node(name, gpus=4)
