@@ -350,28 +350,43 @@ def allocatable(pool: Pool, shares: Mapping, project: str) -> int:
 def shields_allow(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool:
     """Under scope `pool`: work within its own project's quota stays, tested before each unit.
 
-    Beyond the text: from an asker whose project would be above its share, work within the share stays, for reclaim would
-    take the room straight back.
+    Beyond the text: with reclaim on, from an asker whose project would be above its quota or share, work within the
+    quota or the share stays, and within that of projects above, for reclaim would take the room straight back.
     """
     rules = pool.policy.preemption
     if pool.policy.scope != "pool" or not pool.policy.projects:
         return True
-    mine = above(pool, asker.project)[0]
-    most = allocatable(pool, shares, mine)
+    mine = above(pool, asker.project)
     asked = gpu_milli(asker, set(asked_first(asker)))
-    beyond = "reclaim" in rules.verbs and most != UNLIMITED and used(pool, mine, {}) + asked > most
-    if not beyond and not rules.quota_shields:
-        return True
+    beyond_share, beyond_quota = [], []
+    for name in mine[:-1] if "reclaim" in rules.verbs else []:
+        most, quota = allocatable(pool, shares, name), bound_of(pool, name)
+        beyond_share += [name] if most != UNLIMITED and used(pool, name, {}) + asked > most else []
+        beyond_quota += [name] if quota != UNLIMITED and used(pool, name, {}) + asked > quota else []
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         if job.project == asker.project:
             return True
-        theirs = above(pool, job.project)[0]
-        kept = allocatable(pool, shares, theirs) if beyond else bound(pool, theirs, "quota")
+        theirs = above(pool, job.project)
+        side = [name for name in mine if name not in theirs]
+        share, taken_back = (any(name in beyond for name in side) for beyond in (beyond_share, beyond_quota))
+        if not taken_back and not rules.quota_shields:
+            return True
         uses = any(asked.gpu_milli or asked.gpu_share_milli for asked in job.demand.tasks) and bool(unit)
-        return uses and kept != UNLIMITED and used(pool, theirs, gone) > kept
+        for name in theirs if taken_back else theirs[:1]:
+            if name in mine and name != theirs[0]:
+                break
+            kept = allocatable(pool, shares, name) if share else bound_of(pool, name)
+            if not uses or kept == UNLIMITED or used(pool, name, gone) <= kept:
+                return False
+        return True
 
     return in_some_order(pool, choice, may)
+
+
+def bound_of(pool: Pool, project: str) -> int:
+    """The quota; what is unnamed has none of its own to lean on."""
+    return 0 if project.endswith("*") else bound(pool, project, "quota")
 
 
 def budgets_allow(pool: Pool, choice: Choice) -> bool:
