@@ -1,16 +1,14 @@
 """Answers "does the unit fit?" again and again while what was evicted is put back piece by piece."""
 
-from collections.abc import Callable, Iterable
-
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
-from bailiff_core.queue.usage import Usage
 
 from .candidates import Step
+from .terms import Terms
 
 PLACEMENT_STEPS = 200
 NODES_PER_STEP = 8
@@ -78,11 +76,13 @@ class SlotFit:
 class PlaceFit:
     """Any unit: it is placed, and placed anew only when what is put back stands in the way.
 
-    Where the placement search gives up, the unit counts as not fitting and `exact` is false from then on.
+    Where the placement search gives up, the unit counts as not fitting and `exact` is false from then on. terms: it must
+    stand where its projects' bounds are kept, too.
     """
 
-    def __init__(self, rooms: Rooms, unit: Unit, budget: Budget) -> None:
+    def __init__(self, rooms: Rooms, unit: Unit, budget: Budget, terms: Terms | None = None) -> None:
         self.rooms = rooms
+        self.terms = terms
         self.unit = unit
         self.budget = budget
         self.exact = True
@@ -104,6 +104,8 @@ class PlaceFit:
             self.rooms.place(self.unit, self.place)
             undisturbed = self.rooms.has_place_for(step.unit)
             self.rooms.rollback(mark)
+        if undisturbed and self.terms is not None:
+            undisturbed = self.terms.above(self.place) is None
         self.rooms.put_back(step.unit)
         if undisturbed:
             return True
@@ -142,24 +144,26 @@ class PlaceFit:
     def _find(self) -> GangPlace | None:
         part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
         mark = self.rooms.mark()
-        found = place_unit(self.rooms, self.unit, part, promised=True)
+        if self.terms is None:
+            found: GangPlace | NoFit | str = place_unit(self.rooms, self.unit, part, promised=True)
+        else:
+            found = self.terms.place(part)
         self.rooms.rollback(mark)
         self.budget.join(part)
         if isinstance(found, GangPlace):
             return found
-        self.exact = self.exact and found.kind == "impossible"
+        certain = part.left > 0 if isinstance(found, str) else found.kind == "impossible"
+        self.exact = self.exact and certain
         return None
 
 
 class BoundedFit:
-    """A fit that must keep bounds of projects besides. `evicted` has left the rooms; `keeps` looks at `usage` as it then is."""
+    """A fit that must keep bounds of projects besides: who is evicted uses nothing of them, and who is put back does again."""
 
-    def __init__(self, fit: SlotFit | PlaceFit, usage: Usage, evicted: Iterable[Step], keeps: Callable[[], bool]) -> None:
+    def __init__(self, fit: SlotFit | PlaceFit, terms: Terms) -> None:
         self.fit = fit
-        self.usage = usage
-        self.keeps = keeps
-        for step in evicted:
-            usage.evict(step.unit)
+        self.usage = terms.scene.usage
+        self.terms = terms
 
     @property
     def exact(self) -> bool:
@@ -168,12 +172,12 @@ class BoundedFit:
 
     def fits(self) -> bool:
         """Whether the unit fits as things stand."""
-        return self.fit.fits() and self.keeps()
+        return self.terms.above() is None and self.fit.fits()
 
     def put_back(self, step: Step) -> bool:
         """Put it back where it stood, if the unit still fits then."""
         self.usage.put_back(step.unit)
-        if self.keeps() and self.fit.put_back(step):
+        if self.terms.above() is None and self.fit.put_back(step):
             return True
         self.usage.evict(step.unit)
         return False

@@ -52,6 +52,7 @@ class Search:
         self.kept = kept
         self.needs = needs_of_unit(unit)
         self.bound: list[Step] = []
+        self._simple = slot_need(unit) if not terms.by_place else None
 
     def run(self) -> Found:
         """The cheapest set that makes room and that the terms of the verb allow."""
@@ -81,12 +82,11 @@ class Search:
                 self.bound = steps
         if not self.bound or self.terms.refuses(self._units(self.bound)):
             return None
-        simple = slot_need(self.unit) is not None
-        if not simple and not self._fits_without(self.bound):
+        if self._simple is None and not self._fits_without(self.bound):
             return None
         if not certain:
             return None
-        runner_up = self._next_best(slots, short) if simple and slots is not None else []
+        runner_up = self._next_best(slots, short) if self._simple is not None and slots is not None else []
         return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
 
     def _next_best(self, slots: Slots, short: int) -> list[Step]:
@@ -105,13 +105,13 @@ class Search:
         return best
 
     def _fits_without(self, steps: Sequence[Step]) -> bool:
-        mark = self.rooms.mark()
+        mark = self.scene.mark()
         for step in steps:
-            self.rooms.evict(step.unit)
+            self.scene.evict(step.unit)
         part = self.budget.part(PLACEMENT_STEPS)
-        found = place_unit(self.rooms, self.unit, part, promised=True)
+        found = self.terms.place(part)
         self.budget.join(part)
-        self.rooms.rollback(mark)
+        self.scene.rollback(mark)
         return isinstance(found, GangPlace)
 
     # --- any unit, any terms
@@ -143,13 +143,18 @@ class Search:
     def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
         mark = self.scene.mark()
         everyone = [step for chain in chains for step in chain]
+        bounded = self.terms.limited or self.terms.by_place
         for step in everyone:
-            self.rooms.evict(step.unit)
-        simple = slot_need(self.unit)
-        room = SlotFit(self.rooms, *simple) if simple is not None else PlaceFit(self.rooms, self.unit, self.budget)
-        bounded = self.terms.limited
-        fit = BoundedFit(room, self.scene.usage, everyone, lambda: self.terms.above() is None) if bounded else room
-        found = self._best(fit, chains, with_moves=with_moves)
+            if bounded:
+                self.scene.evict(step.unit)
+            else:
+                self.rooms.evict(step.unit)
+        room: SlotFit | PlaceFit
+        if self._simple is not None:
+            room = SlotFit(self.rooms, *self._simple)
+        else:
+            room = PlaceFit(self.rooms, self.unit, self.budget, self.terms if self.terms.by_place else None)
+        found = self._best(BoundedFit(room, self.terms) if bounded else room, chains, with_moves=with_moves)
         self.scene.rollback(mark)
         return found
 

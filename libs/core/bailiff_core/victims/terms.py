@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, NoFit
 from bailiff_core.protections import Together
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.within_share import WithinShare
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
-from bailiff_core.queue.tree import called
+from bailiff_core.queue.measure import by_bytes
+from bailiff_core.queue.tree import NO_BOUNDS, called
+from bailiff_core.queue.within_bounds import place_within_bounds
 from bailiff_core.scene import Scene
 
 
@@ -47,6 +50,7 @@ class Terms:
         self.reclaim = Reclaim(scene, shares, unit) if verb == "reclaim" else None
         self.within_share = WithinShare.of(scene, shares, unit, verb)
         self.limited = self.above() is not None
+        self.by_place = by_bytes(unit.job) and self._has_bounds()  # and so what it takes depends on the devices it lands on
         self.by_set = self.reclaim is not None or self.together.on
 
     def forbids(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
@@ -62,6 +66,13 @@ class Terms:
     def objects(self, taken: Sequence[Unit]) -> str | None:
         """What speaks against taking a whole set that is not forbidden."""
         return None if self.reclaim is None else self.reclaim.unbalanced(taken)
+
+    def _has_bounds(self) -> bool:
+        """Whether any bound of its projects could keep the asker out."""
+        branches, leaf = self.scene.usage.tree.branches, self.scene.usage.leaf_of(self.unit.job)
+        limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
+        firm = not self.unit.job.preemptible and bool(self.scene.pool.rules.projects)
+        return limited or firm or self.within_share is not None
 
     def refuses(self, taken: Sequence[Unit]) -> bool:
         """Whether this set may not leave: it is too large, unfair as a whole, or too small for the asker's bounds."""
@@ -91,3 +102,10 @@ class Terms:
         if over is None and self.within_share is not None:
             over = self.within_share.forbids(place)
         return over if over is not None or self.verb == "reclaim" else keeps_from_borrowing(self.scene, self.unit)
+
+    def place(self, budget: Budget) -> GangPlace | NoFit | str:
+        """A promised place for the asker on the scene as it stands, where it keeps its bounds; its room is taken in the rooms."""
+        return place_within_bounds(self.scene, self.unit, budget, promised=True, over=self._over)
+
+    def _over(self, place: GangPlace) -> str | None:
+        return self.above(place) or over_quota(self.scene, self.unit, place)
