@@ -42,12 +42,11 @@ from bailiff_bus.messages import (
 from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceSeen
 from bailiff_bus.metrics import Metrics
-from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
-from .custody import Custody, Left, reading_fact
+from .custody import Custody, Left, TaskOfJob, reading_fact
 from .devices import DeviceInventory, DeviceReading, looked, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
@@ -79,6 +78,7 @@ class Held:
     devices: tuple[str, ...]
     state: str = "running"
     exit_code: int | None = None
+    unseen: bool = False
     reason: str = ""
     stages: dict[str, Stage | None] = field(default_factory=dict)
     heard: Heard = field(default_factory=Heard)
@@ -88,6 +88,10 @@ class Held:
     order: int | None = None
     acting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while something is done to the task because of an eviction, or that is taken back."""
+
+    def has_ended(self, end: Exit) -> None:
+        """Its main process is no more."""
+        self.state, self.exit_code, self.unseen, self.reason = "exited", end.code, end.supervisor_lost, _why(end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +163,7 @@ class Agent:
                 held = Held(found.key, name, found.device_ids, order=found.order)
                 self._held[found.key] = held
                 if isinstance(found, Exit):
-                    held.state, held.exit_code = "exited", found.code
-                    held.reason = _why(found)
+                    held.has_ended(found)
         for eviction in machine.evictions.running():
             held_by_key = {str(key): held for key, held in self._held.items()}
             if eviction.key in held_by_key:
@@ -290,6 +293,7 @@ class Agent:
                 "devices": held.devices,
                 "state": held.state,
                 "exit_code": held.exit_code,
+                "unseen": held.unseen,
                 "reason": held.reason,
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
                 "stages": tuple(stage for stage in held.stages.values() if stage is not None),
@@ -445,8 +449,12 @@ class Agent:
                 return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
         return self._custody.refusal(task.devices, alone=part is None)
 
-    def _devices_in_use(self) -> set[str]:
-        return {device for held in self._held.values() if held.state != "released" for device in held.devices}
+    def _devices_in_use(self) -> dict[str, set[TaskOfJob]]:
+        found: dict[str, set[TaskOfJob]] = {}
+        for held in self._held.values():
+            for device in held.devices if held.state != "released" else ():
+                found.setdefault(device, set()).add((held.key.job, held.key.attempt, int(held.key.task)))
+        return found
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
@@ -507,9 +515,12 @@ class Agent:
 
     def _tell_end(self, held: Held) -> None:
         if held.state in ("exited", "released") and held.exit_code is not None:
-            self._tell(held.key, TaskEnded, exit_code=held.exit_code, reason=held.reason)
+            self._tell_ended(held)
         if held.state == "released":
             held.last_report = self._tell(held.key, TaskIsReleased)
+
+    def _tell_ended(self, held: Held, **known: Any) -> None:
+        self._tell(held.key, TaskEnded, exit_code=held.exit_code, unseen=held.unseen, reason=held.reason, **known)
 
     async def _evict(self, command: Evict) -> None:
         verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
@@ -693,9 +704,9 @@ class Agent:
 
     def _exited(self, held: Held, end: Exit) -> None:
         self._listen(held)
-        held.state, held.exit_code, held.reason = "exited", end.code, _why(end)
+        held.has_ended(end)
         self._ended_alone(held, end)
-        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason, step=self._published(held))
+        self._tell_ended(held, step=self._published(held))
         self._spawn(self._release(held))
 
     def _ended_alone(self, held: Held, end: Exit, *, tell: bool = True) -> None:
@@ -811,7 +822,7 @@ async def _kill(runtime: Runtime, key: TaskKey) -> None:
 
 def kept_report(body: ReportBody) -> bytes:
     """A report as it is kept in the spool."""
-    return body.TYPE.encode() + b"\n" + canonical_json(body.to_data())
+    return body.TYPE.encode() + b"\n" + body.to_json()
 
 
 def read_report(kept: bytes) -> ReportBody:

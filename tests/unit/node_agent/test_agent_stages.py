@@ -275,6 +275,16 @@ async def test_it_says_from_where_it_goes_on(world: World) -> None:
     assert (resumed.step, resumed.from_attempt, resumed.passed_over) == (120, 0, 0)
 
 
+@story
+async def test_after_a_power_loss_it_says_that_it_did_not_see_the_end(world: World) -> None:
+    await world.starts()
+    await world.agent_dies()
+    world.machine.crash()
+    await world.agent_starts()
+    (task,) = world.of(NodeAnnounced)[-1].tasks
+    assert (task.state, task.exit_code, task.unseen) == ("exited", -9, True)
+
+
 @pytest.mark.parametrize(("grace", "term_after"), [(0, 0), (5, None), (5, 9)])
 def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None) -> None:
     @story

@@ -25,6 +25,7 @@ class TaskHeld(Document):
     """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
 
     order: seq of the record that ordered its start; an earlier member of that number may still be here.
+    unseen: it has ended, and nobody saw how.
     """
 
     job: Name
@@ -40,6 +41,7 @@ class TaskHeld(Document):
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
     order: Count | None = None
+    unseen: bool = False
 
 
 class DirtyDevice(Document):
@@ -145,12 +147,13 @@ class TaskHasResumed(TaskReport):
 
 
 class TaskEnded(TaskReport):
-    """The main process ended. Negative: by that signal. `step`: the last one that it published."""
+    """The main process ended. Negative: by that signal. `step`: the last one that it published. unseen: nobody saw how."""
 
     TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
+    unseen: bool = False
 
 
 class TaskIsReleased(TaskReport):

@@ -48,7 +48,7 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     """Its room is on its way out."""
     job, task = _find(pool, fact)
     with changing(pool, job, task):
-        task.state, task.exit_code = "exited", fact.exit_code
+        task.state, task.exit_code = "exited", None if fact.unseen else fact.exit_code
     _come_to(task, fact.step)
     _after_loss(pool, job)
 

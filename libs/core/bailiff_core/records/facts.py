@@ -407,11 +407,15 @@ class TaskStartRefused(TaskFact):
 
 
 class TaskExited(TaskFact):
-    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published."""
+    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published.
+
+    unseen: nobody was there to see how, as after a reboot; what is left of it was killed. It counts as lost.
+    """
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
+    unseen: bool = False
 
 
 class Checkpoint(Document):
