@@ -37,6 +37,11 @@ QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 class ProcessRuntime:
     """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
 
+    _program: tuple[str, ...] = ("-S", supervisor.__file__)
+    """The supervisor's, for Python. Its last word is how one is recognised."""
+    _keeps: tuple[str, ...] = ()
+    """What of the agent's environment the supervisor needs."""
+
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
@@ -62,7 +67,7 @@ class ProcessRuntime:
         await self._end_strays()
         found = []
         for folder in sorted(self._tasks.iterdir()):
-            state = await self._state(_read_task(folder).key)
+            state = await self._state(read_task(folder).key)
             if isinstance(state, Running):
                 self._watch(state)
             found.append(state)
@@ -77,22 +82,20 @@ class ProcessRuntime:
         return state
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
-        alone = _read_task(self._known(key)).alone
+        alone = read_task(self._known(key)).alone
         self._quick[key] = None
-        await asyncio.to_thread(wall.put_notice, self._control(key), payload, soft_us, hard_us, alone=alone)
+        await asyncio.to_thread(wall.put_notice, self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
-        running = _read_json(self._known(key) / "running.json")
-        await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
-        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
-        if running is not None and process is not None and process.started == running["supervisor_started"]:
-            supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
+        await asyncio.to_thread(wall.put_deadlines, self._known(key), term_us, kill_us)
+        self._wake(key)
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
-        wall.propose(self._known(key), step, agreed=agreed)
+        self._known(key)
+        wall.propose(self._wall(key), step, agreed=agreed)
 
     def steps(self, key: TaskKey) -> Steps:
-        return wall.read_steps(self._control(key))
+        return wall.read_steps(self._wall(key))
 
     def said(self, key: TaskKey, after: int = 0) -> list[Said]:
         if key not in self._ledgers:
@@ -122,8 +125,8 @@ class ProcessRuntime:
                 self._words[key] = None
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        running = _read_json(self._known(key) / "running.json")
-        said = _read_json(self._control(key) / "terminating.json") or {}
+        running = read_json(self._known(key) / "running.json")
+        said = read_json(self._control(key) / "terminating.json") or {}
         if running is None or said.get("by_supervisor") or said.get("lease_over"):  # as an earlier release calls it
             return
         until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
@@ -156,7 +159,7 @@ class ProcessRuntime:
     def memory(self, key: TaskKey) -> int:
         if self._cgroups and (charged := self._cgroups.memory(key)):
             return charged
-        return sum(map(_resident, self.pids(key)))
+        return sum(map(resident, self.pids(key)))
 
     async def forget(self, key: TaskKey) -> None:
         control = self._known(key)
@@ -181,12 +184,23 @@ class ProcessRuntime:
         return self._control(key)
 
     def log_path(self, key: TaskKey) -> Path:
-        return _read_task(self._known(key)).log
+        return read_task(self._known(key)).log
 
     # --- one task's folder
 
     def _control(self, key: TaskKey) -> Path:
         return self._tasks / str(key)
+
+    def _wall(self, key: TaskKey) -> Path:
+        """What of it the task sees."""
+        return self._control(key)
+
+    def _wake(self, key: TaskKey) -> None:
+        """Let the supervisor look at what was written for it."""
+        running = read_json(self._control(key) / "running.json")
+        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
+        if running is not None and process is not None and process.started == running["supervisor_started"]:
+            supervisor.send(process, signal.SIGCHLD)  # which does nothing else, and nothing at all to one of an earlier release
 
     def _known(self, key: TaskKey) -> Path:
         control = self._control(key)
@@ -198,13 +212,12 @@ class ProcessRuntime:
         """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
-        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
-        orders = _orders(launch, control, log, group)
+        orders = json.dumps(self._orders(launch, control, log)).encode()
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
         task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
-        wall.prepare(new)
+        self._prepare(new, launch)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -224,6 +237,22 @@ class ProcessRuntime:
         finally:
             os.close(lock)
 
+    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+        """What its supervisor is told on standard input."""
+        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return {
+            "command": launch.command,
+            "env": {**inherited, **launch.env, **_marks(launch.key, control)},
+            "working_dir": launch.working_dir or inherited.get("HOME", "/"),
+            "log": str(log),
+            "cgroup": str(group) if group is not None else None,
+        }
+
+    def _prepare(self, control: Path, launch: Launch) -> None:
+        """What lies in the folder before anybody can see it."""
+        wall.prepare(control)
+
     def _write_lease(self) -> None:
         """Not durably: after a power loss there is no task left that goes by it."""
         if self._lease is None:
@@ -238,11 +267,11 @@ class ProcessRuntime:
         self._write_lease()
         with (control / "supervisor.log").open("ab") as complaints:
             subprocess.run(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(control), str(lock), str(self._lease_file)],
+                [sys.executable, "-I", *self._program, str(control), str(lock), str(self._lease_file)],
                 input=orders,
                 stdout=complaints,
                 stderr=complaints,
-                env={},
+                env={name: os.environ[name] for name in self._keeps if name in os.environ},
                 cwd="/",
                 pass_fds=(lock,),
                 start_new_session=True,
@@ -259,18 +288,18 @@ class ProcessRuntime:
 
     def _running(self, key: TaskKey) -> Running | None:
         """How it was started; None as long as it has not been."""
-        running = _read_json(self._control(key) / "running.json")
+        running = read_json(self._control(key) / "running.json")
         if running is None:
             return None
-        device_ids = _read_task(self._control(key)).device_ids
+        device_ids = read_task(self._control(key)).device_ids
         return Running(key, running["pid"], running["started_boottime_us"], device_ids)
 
     async def _state(self, key: TaskKey) -> Running | Exit:
-        control, task = self._control(key), _read_task(self._control(key))
+        control, task = self._control(key), read_task(self._control(key))
         while True:
             # The lock is looked at first: what a supervisor has written, it wrote before letting go.
-            supervised = _is_supervised(control)
-            if end := _read_json(control / "exit.json"):
+            supervised = is_supervised(control)
+            if end := read_json(control / "exit.json"):
                 return _exit_of(task, end)
             if not supervised:
                 return await self._conclude_lost(task, control)
@@ -284,12 +313,12 @@ class ProcessRuntime:
         control = self._control(running.key)
         if (control / "notice.json").exists():
             self._quick[running.key] = None
-        pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
+        pid = (read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             handle = None
-        if handle is not None and not _is_supervised(control):
+        if handle is not None and not is_supervised(control):
             os.close(handle)  # it may be of another process that has got the pid
             handle = None
         self._watched[running.key] = handle
@@ -325,7 +354,7 @@ class ProcessRuntime:
                 self._devices.let_go(device_id, running.pid)
         return state
 
-    async def _conclude_lost(self, task: "_Task", control: Path) -> Exit:
+    async def _conclude_lost(self, task: "TaskFile", control: Path) -> Exit:
         """Nobody will write this exit any more: end what is left, and write it in the supervisor's place."""
         await self.kill(task.key)
         end = {
@@ -344,7 +373,7 @@ class ProcessRuntime:
 
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
-        while strays := await asyncio.to_thread(_without_folder, self._tasks):
+        while strays := await asyncio.to_thread(_without_folder, self._tasks, self._program[-1]):
             for process in strays:
                 supervisor.send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
@@ -354,10 +383,10 @@ class ProcessRuntime:
         if not control.exists():
             return []
         processes = supervisor.scan()
-        running, ended = _read_json(control / "running.json"), (control / "exit.json").exists()
+        running, ended = read_json(control / "running.json"), (control / "exit.json").exists()
         grouped = dict.fromkeys(self._cgroups.pids(key) if self._cgroups else ())
         in_group = [process for process in processes if process.pid in grouped]
-        if running and not ended and _is_supervised(control):
+        if running and not ended and is_supervised(control):
             return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
         marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
         roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
@@ -370,7 +399,7 @@ class ProcessRuntime:
         return sorted({*roots, *children})
 
 
-class _Task:
+class TaskFile:
     """What `task.json` says."""
 
     def __init__(self, content: dict[str, Any]) -> None:
@@ -380,24 +409,12 @@ class _Task:
         self.alone: bool = content.get("alone", True)
 
 
-def _orders(launch: Launch, control: Path, log: Path, cgroup: Path | None) -> bytes:
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    orders = {
-        "command": launch.command,
-        "env": {**inherited, **launch.env, **_marks(launch.key, control)},
-        "working_dir": launch.working_dir or inherited.get("HOME", "/"),
-        "log": str(log),
-        "cgroup": str(cgroup) if cgroup is not None else None,
-    }
-    return json.dumps(orders).encode()
-
-
 def _marks(key: TaskKey, control: Path) -> dict[str, str]:
     """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
     return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(control)}
 
 
-def _without_folder(tasks: Path) -> list[supervisor.Process]:
+def _without_folder(tasks: Path, program: str) -> list[supervisor.Process]:
     """Processes of tasks that were started in this folder and have no control directory there any more."""
     wanted = f"{tasks}/".encode()
     processes = supervisor.scan()
@@ -405,7 +422,7 @@ def _without_folder(tasks: Path) -> list[supervisor.Process]:
     for process in processes:
         marks = [item.partition(b"=")[2] for item in _environment(process.pid) if item.startswith(b"BAILIFF_CONTROL_DIR=")]
         command = _command(process.pid)
-        if supervisor.__file__.encode() in command:
+        if program.encode() in command:
             marks = [item for item in command if item.startswith(wanted)][:1]
             supervisors.update([process.pid] if marks else [])
         if any(mark.startswith(wanted) and not Path(os.fsdecode(mark)).exists() for mark in marks):
@@ -430,14 +447,14 @@ def _environment(pid: int) -> set[bytes]:
         return set()
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):  # gone
         return 0
 
 
-def _is_supervised(control: Path) -> bool:
+def is_supervised(control: Path) -> bool:
     lock = os.open(control / "lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -449,14 +466,14 @@ def _is_supervised(control: Path) -> bool:
         os.close(lock)
 
 
-def _read_task(control: Path) -> _Task:
-    content = _read_json(control / "task.json")
+def read_task(control: Path) -> TaskFile:
+    content = read_json(control / "task.json")
     if content is None:
         raise DamagedFile(str(control / "task.json"), "it is missing")
-    return _Task(content)
+    return TaskFile(content)
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -468,7 +485,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
+def _exit_of(task: TaskFile, end: dict[str, Any]) -> Exit:
     same_boot = end["boot_id"] == supervisor.boot_id()
     return Exit(
         task.key,
