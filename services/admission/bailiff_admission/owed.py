@@ -89,6 +89,7 @@ def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: Job
         world_size=len(members),
         local_world_size=len(local),
         master_node=pool.nodes[numbers[0]].name,
+        user=job.user,
     )
 
 

@@ -55,10 +55,11 @@ from .disk.fences import Verdict
 from .environment import SecretMissing, environment
 from .hearing import Heard, stage_of, stuck_in
 from .idle import Idleness
-from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
+from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask, User
 from .scratch import Scratch
 from .settings import NodeDeclaration
 from .sharers import Sharer, Sharers
+from .users import NotRunnable, Users, closed_to, give
 
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 FENCE_LATE = 1_000_000
@@ -101,6 +102,7 @@ class Machine:
     folder: Path
     secrets: Path | None = None
     master_address: str | None = None
+    users: Users = field(default_factory=Users)
     release_poll_s: float = 0.1
     release_timeout_s: float = 60.0
     device_look_s: float = 5.0
@@ -438,7 +440,9 @@ class Agent:
         elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
             await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
+        simulated = command.spec.runtime == "simulated"
         try:
+            user = None if simulated else self._user(command)
             env = environment(
                 command,
                 task,
@@ -446,10 +450,10 @@ class Agent:
                 secrets=machine.secrets,
                 master_address=machine.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
-                scratch=None if command.spec.runtime == "simulated" else self._scratch.make(key),
+                scratch=None if simulated else self._scratch.make(key, user),
             )
-        except SecretMissing as missing:
-            self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
+        except (SecretMissing, NotRunnable) as problem:
+            self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(problem))
             return
         part = part_of(task, devices)
         if part is not None:
@@ -457,12 +461,23 @@ class Agent:
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
         room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room)
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user)
         held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
         if isinstance(state, Exit):
             self._exited(held, state)
+
+    def _user(self, command: StartTask) -> User | None:
+        """As whom the job runs, with its checkpoint directory; `None`: as the agent. Raises `NotRunnable`."""
+        machine = self.machine
+        user = machine.users.of(command.user)
+        if user is not None:
+            closed = closed_to(user, machine.folder)
+            if closed is not None:
+                raise NotRunnable(f"{user.name} may not go through {closed}, where its jobs have their files: chmod o+x {closed}")
+            give(machine.folder / "checkpoints" / command.job, user)
+        return user
 
     def _answer_again(self, key: TaskKey, order: int) -> None:
         """The same start once more: say how things stand. A start that was lost on the way is never made up for."""

@@ -4,7 +4,9 @@ A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`;
 """
 
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,8 +42,12 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[st
 
 
 def _is_committed(path: Path) -> bool:
+    """The job's user can put anything in its place; what is no file there is no checkpoint."""
     try:
-        with (path / "manifest.json").open("rb") as file:
+        handle = os.open(path / "manifest.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return False
             manifest: Any = json.loads(file.read(LARGEST_MANIFEST))
     except (OSError, ValueError, RecursionError):
         return False

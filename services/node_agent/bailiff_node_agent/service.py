@@ -29,6 +29,7 @@ from .link import Link
 from .logship import rotate_logs, ship_logs
 from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
+from .users import Users, pass_through
 
 
 class NodeAgentService:
@@ -77,6 +78,9 @@ class NodeAgentService:
         folder = self._settings.state_dir / "node-agent" / node.domain / node.name
         for part in ("logs", "checkpoints"):
             (folder / part).mkdir(parents=True, exist_ok=True)
+        users = Users(self._settings.run_as, self._settings.run_as_names, self._settings.run_as_lowest_uid)
+        if users.others:
+            pass_through(folder, folder / "logs", folder / "checkpoints")
         storage: Storage = MemoryStorage()
         if self._settings.durable:
             try:
@@ -100,6 +104,7 @@ class NodeAgentService:
             folder=folder.absolute(),
             secrets=self._settings.secrets_dir,
             master_address=self._settings.master_address,
+            users=users,
             release_poll_s=self._settings.release_poll_s,
             release_timeout_s=self._settings.release_timeout_s,
             device_look_s=self._settings.device_look_s,

@@ -5,6 +5,7 @@ from tests.log_builder import DAY, GIB, digest, policy
 
 from bailiff_admission.intake.rejected import Rejected
 from bailiff_admission.intake.requests import Asked, digest_of_spec, facts_of_request, unsupported_policy
+from bailiff_admission.owed import start_command
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -50,6 +51,14 @@ def test_a_job_is_accepted(story):
     assert (fact.demand.job, fact.spec_digest, fact.request.id) == ("new", digest("spec"), "q-1")
     story.turn(fact)
     story.expect("JobPlaced", job="new")
+
+
+def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
+    (fact,) = ask(story, submit(user="root"), actor="alice")
+    story.turn(fact)
+    job = story.pool.jobs["new"]
+    command = start_command(story.pool, job, story.pool.nodes[job.tasks[0].node], job.tasks, SPEC)
+    assert (fact.user, command.user) == ("alice", "alice")
 
 
 def test_nothing_private_reaches_the_log(story):

@@ -183,7 +183,7 @@ class Job:
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
     waited for its first start. step: how far its earlier attempts are known to have come. paused_seq: the record that
     paused it; None while it is not paused. resized: members that were told of are gone, and the others are to start again
-    without them. idle_told: it was said that its GPUs do nothing.
+    without them. idle_told: it was said that its GPUs do nothing. user: who submitted it.
     """
 
     id: str
@@ -231,6 +231,7 @@ class Job:
     wish: Wish | None = None
     resized: bool = False
     idle_told: bool = False
+    user: str = ""
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""

@@ -135,11 +135,15 @@ class LogSettled(Fact):
 
 
 class JobSubmitted(Fact):
-    """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec)."""
+    """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec).
+
+    user: who submitted it, as its request proved that; where node agents are root its tasks run as the user of that name.
+    """
 
     request: RequestId
     demand: JobDemand
     spec_digest: Hash
+    user: Annotated[str, Field(max_length=256)] = ""
 
 
 class JobCancelled(Fact):

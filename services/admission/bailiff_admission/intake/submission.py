@@ -49,7 +49,7 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     too_large = too_large_to_start(pool, demand, submit.spec)
     if too_large is not None:
         return Rejected("too-large", too_large, job)
-    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
+    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
 
 
 def class_for(pool: Pool, actor: str, name: str | None, job: str) -> PriorityClass | Rejected:

@@ -18,13 +18,16 @@ from bailiff_node_agent.runtime.contract import (
     TaskKey,
     TaskStillRuns,
     UnknownTask,
+    User,
 )
+from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
 
 __all__ = [
     "Cgroups",
     "DeviceHolds",
+    "DockerRuntime",
     "Exit",
     "Launch",
     "ProcessRuntime",
@@ -37,4 +40,5 @@ __all__ = [
     "TaskKey",
     "TaskStillRuns",
     "UnknownTask",
+    "User",
 ]

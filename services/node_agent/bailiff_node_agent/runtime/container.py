@@ -238,9 +238,7 @@ def guard(control: str, orders: dict[str, Any], lease: supervisor.Lease, ready: 
     """From its start to its end."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watch = supervisor.Watch(control, lease, orders["alone"], orders["wall"])
-    if orders["owner"] is not None:
-        os.chown(f"{orders['wall']}/socket", *orders["owner"])
+    watch = supervisor.Watch(supervisor.Wall(control, orders["wall"], orders["user"]), lease, orders["alone"])
     container = Container(control, orders, lambda: os.kill(os.getpid(), signal.SIGCHLD))
     started = supervisor.boottime_us()
     if lease.is_over():

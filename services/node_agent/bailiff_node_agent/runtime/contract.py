@@ -35,11 +35,24 @@ class TaskKey:
 
 
 @dataclass(frozen=True)
+class User:
+    """A user of this machine's operating system, with the groups that it is in."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    home: str = "/"
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
-    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit.
+    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
+    left out: as the agent does. For containers, image: which; folders: of this host, that it finds in the same place; grace_s: what
+    the engine gives it when the engine itself stops it.
     """
 
     key: TaskKey
@@ -50,6 +63,10 @@ class Launch:
     log_dir: Path | None = None
     cpu_milli: int = 0
     memory_bytes: int = 0
+    user: User | None = None
+    image: str = ""
+    folders: tuple[Path, ...] = ()
+    grace_s: int = 10
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,8 @@ class Running:
 class Exit:
     """How a task ended. By then its whole process tree is gone.
 
-    `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
+    `code` is the main process's exit code, or minus the signal that ended it, which for a container may also be 128 more than
+    the signal. `leftovers` counts the processes that
     the main process left behind and that were ended after it. `error` says why it could not be started, in words
     that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
     `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`;

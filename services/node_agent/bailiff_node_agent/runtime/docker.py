@@ -6,7 +6,6 @@ container belongs to the agent whose folder stands in its labels, and lives no l
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -19,10 +18,10 @@ from typing import Any
 
 from bailiff_bus.logs import logger
 from bailiff_node_agent.disk.storage import write_durably
-from bailiff_node_agent.runtime import supervisor, wall
+from bailiff_node_agent.runtime import supervisor
 from bailiff_node_agent.runtime.contract import DeviceHolds, Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
-from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, TaskFile, read_json, read_task
+from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, TaskFile, ids_of, read_json
 
 ENGINE = "unix:///var/run/docker.sock"
 LABEL = "org.bailiff."
@@ -100,31 +99,27 @@ class DockerRuntime(ProcessRuntime):
     # --- what the supervisor is told
 
     def _wall(self, key: TaskKey) -> Path:
-        return self._control(key) / "wall"
+        return self._walls / str(key)
 
-    def _prepare(self, control: Path, launch: Launch) -> None:
-        (control / "wall").mkdir(mode=0o700)
-        wall.prepare(control / "wall")
-        owner = _owner(launch)
-        if owner is not None:
-            for path in (control / "wall", control / "wall" / "steps"):
-                os.chown(path, *owner)
+    def _is_walled(self, launch: Launch) -> bool:
+        return True
 
-    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+    def _orders(self, launch: Launch, own_wall: Path, log: Path) -> dict[str, Any]:
         return {
             "engine": self._url,
             "name": _name(launch.key),
-            "config": self._config(launch, control),
-            "wall": str(control / "wall"),
-            "owner": _owner(launch),
+            "config": self._config(launch, own_wall),
+            "wall": str(own_wall),
+            "user": ids_of(launch.user),
             "log": str(log),
             "alone": launch.env.get("WORLD_SIZE", "1") == "1",
         }
 
-    def _config(self, launch: Launch, control: Path) -> dict[str, Any]:
+    def _config(self, launch: Launch, own_wall: Path) -> dict[str, Any]:
         """The container as the engine's API wants it."""
         key, real = launch.key, self._devices is None
-        about = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task, **self._own(control)}
+        about = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
+        about |= {"folder": str(self._tasks), "control": str(self._control(key))}
         devices = [{"Driver": "", "DeviceIDs": [*launch.device_ids], "Capabilities": [["gpu"]]}]
         memory = max(LEAST_MEMORY, launch.memory_bytes) if launch.memory_bytes else 0
         config: dict[str, Any] = {
@@ -138,7 +133,7 @@ class DockerRuntime(ProcessRuntime):
                 "NetworkMode": self._network,
                 "IpcMode": "host" if "CUDA_MPS_PIPE_DIRECTORY" in launch.env else "private",
                 "Init": True,  # nobody else would reap what the job leaves behind, and a first process without one ignores TERM
-                "Mounts": [_mount(control / "wall", INSIDE), *(_mount(each, str(each)) for each in launch.folders)],
+                "Mounts": [_mount(own_wall, INSIDE), *(_mount(each, str(each)) for each in launch.folders)],
                 "NanoCpus": min(launch.cpu_milli, (os.cpu_count() or 1) * 1000) * 1_000_000,
                 "Memory": memory,
                 "MemorySwap": memory,
@@ -151,9 +146,11 @@ class DockerRuntime(ProcessRuntime):
         }
         if launch.working_dir is not None:
             config["WorkingDir"] = launch.working_dir
-        user = _owner(launch) or ((os.getuid(), os.getgid()) if os.getuid() else None)
-        if user is not None:
-            config["User"] = f"{user[0]}:{user[1]}"
+        user = launch.user
+        if user is not None or os.getuid():
+            # What it writes into the folders is to be its own, and the agent's to remove.
+            config["User"] = f"{user.uid}:{user.gid}" if user is not None else f"{os.getuid()}:{os.getgid()}"
+            config["HostConfig"]["GroupAdd"] = [str(group) for group in (user.groups if user is not None else os.getgroups())]
         return config
 
     def _environment(self, launch: Launch) -> dict[str, str]:
@@ -165,12 +162,9 @@ class DockerRuntime(ProcessRuntime):
             "BAILIFF_CONTROL_DIR": INSIDE,
             "BAILIFF_SOCKET": f"{INSIDE}/socket",
         }
-        if "BAILIFF_SCRATCH_DIR" in env and (os.getuid() or launch.uid):
+        if "BAILIFF_SCRATCH_DIR" in env and (os.getuid() or launch.user is not None):
             env.setdefault("HOME", env["BAILIFF_SCRATCH_DIR"])  # the image knows nothing of this user
         return env
-
-    def _own(self, control: Path) -> dict[str, str]:
-        return {"folder": str(self._tasks), "control": str(control)}
 
     # --- what the engine has
 
@@ -240,8 +234,7 @@ def _trouble(url: str) -> str | None:
 
 def _name(key: TaskKey) -> str:
     """For people; the labels say whose it is."""
-    job = re.sub(r"[^a-zA-Z0-9_.-]", "-", key.job)[:100]
-    return f"bailiff-{job}-{key.attempt}-{hashlib.sha256(key.task.encode()).hexdigest()[:4]}-{secrets.token_hex(4)}"
+    return re.sub(r"[^a-zA-Z0-9_.-]", "-", f"bailiff-{key.job[:100]}-{key.attempt}-{key.task[:20]}-{secrets.token_hex(4)}")
 
 
 def _arguments(command: list[str] | str) -> list[str]:
@@ -251,8 +244,3 @@ def _arguments(command: list[str] | str) -> list[str]:
 
 def _mount(source: Path, target: str) -> dict[str, Any]:
     return {"Type": "bind", "Source": str(source), "Target": target}
-
-
-def _owner(launch: Launch) -> tuple[int, int] | None:
-    """Who the task is to be, where the agent may say so."""
-    return (launch.uid, launch.gid) if launch.uid is not None and launch.gid is not None and os.getuid() == 0 else None

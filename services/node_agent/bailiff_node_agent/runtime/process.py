@@ -28,6 +28,7 @@ from bailiff_node_agent.runtime.contract import (
     TaskKey,
     TaskStillRuns,
     UnknownTask,
+    User,
 )
 
 POLL_S = 0.02
@@ -35,7 +36,11 @@ QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 
 
 class ProcessRuntime:
-    """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
+    """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on.
+
+    A task that runs as another user has `<state_dir>/walls/<key>` beside it, which is that user's: there is what it and its
+    node say to each other, and to it that is the control directory.
+    """
 
     _program: tuple[str, ...] = ("-S", supervisor.__file__)
     """The supervisor's, for Python. Its last word is how one is recognised."""
@@ -44,6 +49,7 @@ class ProcessRuntime:
 
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
+        self._walls = state_dir.absolute() / "walls"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
         self._lease_file = state_dir.absolute() / "lease.json"
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +68,7 @@ class ProcessRuntime:
         self._looked_at = time.monotonic()
 
     async def adopt(self) -> list[Running | Exit]:
-        for folder in self._unfinished.iterdir():
+        for folder in [*self._unfinished.iterdir(), *(each for each in _inside(self._walls) if not self._has_task(each))]:
             shutil.rmtree(folder)
         await self._end_strays()
         found = []
@@ -84,7 +90,7 @@ class ProcessRuntime:
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         alone = read_task(self._known(key)).alone
         self._quick[key] = None
-        await asyncio.to_thread(wall.put_notice, self._wall(key), payload, soft_us, hard_us, alone=alone)
+        await asyncio.to_thread(wall.put_notice, self._control(key), self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
         await asyncio.to_thread(wall.put_deadlines, self._known(key), term_us, kill_us)
@@ -180,8 +186,12 @@ class ProcessRuntime:
         await asyncio.gather(*self._concluding, return_exceptions=True)
 
     def control_dir(self, key: TaskKey) -> Path:
-        """Where the notice is, and the log unless the launch named another folder for it."""
+        """Where this runtime keeps what it knows of the task, and the log unless the launch named another folder for it."""
         return self._control(key)
+
+    def wall_dir(self, key: TaskKey) -> Path:
+        """What the task is told is its control directory: where its notice is."""
+        return self._wall(key)
 
     def log_path(self, key: TaskKey) -> Path:
         return read_task(self._known(key)).log
@@ -192,8 +202,11 @@ class ProcessRuntime:
         return self._tasks / str(key)
 
     def _wall(self, key: TaskKey) -> Path:
-        """What of it the task sees."""
-        return self._control(key)
+        own = self._walls / str(key)
+        return own if own.exists() else self._control(key)
+
+    def _has_task(self, wall_folder: Path) -> bool:
+        return (self._tasks / wall_folder.name).exists()
 
     def _wake(self, key: TaskKey) -> None:
         """Let the supervisor look at what was written for it."""
@@ -212,12 +225,14 @@ class ProcessRuntime:
         """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
-        orders = json.dumps(self._orders(launch, control, log)).encode()
+        own_wall = self._walls / str(launch.key) if self._is_walled(launch) else control
+        orders = json.dumps(self._orders(launch, own_wall, log)).encode()
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
         task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
-        self._prepare(new, launch)
+        if own_wall == control:
+            wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -232,26 +247,41 @@ class ProcessRuntime:
                     return False
                 raise
             sync_folder(self._tasks)
+            if own_wall != control:
+                self._make_wall(own_wall, launch.user)
             self._spawn(orders, control, lock)
             return True
         finally:
             os.close(lock)
 
-    def _orders(self, launch: Launch, control: Path, log: Path) -> dict[str, Any]:
+    def _is_walled(self, launch: Launch) -> bool:
+        """Whether what the task sees lies apart from what only its supervisor and the agent may see."""
+        return launch.user is not None
+
+    def _orders(self, launch: Launch, own_wall: Path, log: Path) -> dict[str, Any]:
         """What its supervisor is told on standard input."""
         group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        inherited, user = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, launch.user
+        if user is not None:
+            inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
         return {
             "command": launch.command,
-            "env": {**inherited, **launch.env, **_marks(launch.key, control)},
+            "env": {**inherited, **launch.env, **_marks(launch.key, own_wall)},
+            "wall": str(own_wall),
+            "user": ids_of(user),
             "working_dir": launch.working_dir or inherited.get("HOME", "/"),
             "log": str(log),
             "cgroup": str(group) if group is not None else None,
         }
 
-    def _prepare(self, control: Path, launch: Launch) -> None:
-        """What lies in the folder before anybody can see it."""
-        wall.prepare(control)
+    def _make_wall(self, folder: Path, user: User | None) -> None:
+        """The user's own, and nobody else's; who may pass through its parent cannot see what is in it."""
+        self._walls.mkdir(exist_ok=True)
+        self._walls.chmod(0o711)
+        folder.mkdir(mode=0o700)
+        wall.prepare(folder, user)
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
 
     def _write_lease(self) -> None:
         """Not durably: after a power loss there is no task left that goes by it."""
@@ -282,7 +312,9 @@ class ProcessRuntime:
         old = self._unfinished / f"{control.name}-{secrets.token_hex(4)}"
         control.rename(old)
         sync_folder(self._tasks)
-        shutil.rmtree(old)
+        own_wall = self._walls / control.name
+        for folder in (old, own_wall) if own_wall.exists() else (old,):
+            shutil.rmtree(folder)
 
     # --- what has become of a task
 
@@ -311,7 +343,7 @@ class ProcessRuntime:
         if running.key in self._watched:
             return
         control = self._control(running.key)
-        if (control / "notice.json").exists():
+        if (self._wall(running.key) / "notice.json").exists():
             self._quick[running.key] = None
         pid = (read_json(control / "running.json") or {})["supervisor_pid"]
         try:
@@ -373,7 +405,7 @@ class ProcessRuntime:
 
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
-        while strays := await asyncio.to_thread(_without_folder, self._tasks, self._program[-1]):
+        while strays := await asyncio.to_thread(_without_folder, self._tasks, self._walls, self._program[-1]):
             for process in strays:
                 supervisor.send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
@@ -388,7 +420,7 @@ class ProcessRuntime:
         in_group = [process for process in processes if process.pid in grouped]
         if running and not ended and is_supervised(control):
             return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
-        marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
+        marks = {f"{name}={value}".encode() for name, value in _marks(key, self._wall(key)).items()}
         roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
         if running and not ended and running["boot_id"] == supervisor.boot_id():
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
@@ -409,14 +441,23 @@ class TaskFile:
         self.alone: bool = content.get("alone", True)
 
 
-def _marks(key: TaskKey, control: Path) -> dict[str, str]:
+def ids_of(user: User | None) -> dict[str, Any] | None:
+    """The user as supervisors know it."""
+    return None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups}
+
+
+def _marks(key: TaskKey, own_wall: Path) -> dict[str, str]:
     """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
-    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(control)}
+    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(own_wall)}
 
 
-def _without_folder(tasks: Path, program: str) -> list[supervisor.Process]:
+def _inside(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.exists() else []
+
+
+def _without_folder(tasks: Path, walls: Path, program: str) -> list[supervisor.Process]:
     """Processes of tasks that were started in this folder and have no control directory there any more."""
-    wanted = f"{tasks}/".encode()
+    wanted = (f"{tasks}/".encode(), f"{walls}/".encode())
     processes = supervisor.scan()
     roots, supervisors = set(), set()
     for process in processes:
