@@ -187,6 +187,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "working_dir": Field(("spec", "working_dir")),
     "secrets": Field(("spec", "secrets")),
     "runtime": Field(("spec", "runtime")),
+    "image": Field(("spec", "image")),
 }
 GROUP_FIELDS: Mapping[str, Field] = {
     "tasks": Field(("count",)),

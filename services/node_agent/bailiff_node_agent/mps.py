@@ -7,6 +7,10 @@ from bailiff_bus.messages import TaskAt
 PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - where the daemon is unless CUDA_MPS_PIPE_DIRECTORY says otherwise
 
 
+FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY",)
+"""Variables that name folders which clients need."""
+
+
 def daemon_runs(pipes: Path = PIPES) -> bool:
     """Whether an MPS daemon takes clients there."""
     return (pipes / "control").exists()

@@ -1,8 +1,9 @@
 """`bailiff.requests`: what anyone who may submit publishes. The client chooses the CloudEvents `id`: repeats are harmless."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId
@@ -10,19 +11,40 @@ from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
 
+DOCKER_LABEL = "bailiff.runtime/docker"
+"""A node that runs containers carries this label with the value `true`; a job with an image asks for it."""
+IMAGE = r"^[a-zA-Z0-9][a-zA-Z0-9._/:@-]*$"
+
 
 class JobSpec(Document):
     """The private part of a job: it goes to `bailiff.job-specs` and to the node, never into the audit log.
 
     command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
-    (`BAILIFF_SIM_RUN_FOR` seconds long). secrets: names that the node resolves, by the variable that holds the value.
+    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker`, which an image alone means already, runs a container of that image.
+    secrets: names that the node resolves, by the variable that holds the value.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
     env: dict[str, str] = Field(default_factory=dict)
     working_dir: str | None = None
     secrets: dict[str, str] = Field(default_factory=dict)
-    runtime: Literal["process", "simulated"] = "process"
+    runtime: Literal["process", "simulated", "docker"] = "process"
+    image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_image_means_docker(cls, values: object) -> object:
+        if isinstance(values, Mapping) and values.get("image") is not None and "runtime" not in values:
+            return {**values, "runtime": "docker"}
+        return values
+
+    @model_validator(mode="after")
+    def _image_and_runtime_agree(self) -> "JobSpec":
+        if self.runtime == "docker" and self.image is None:
+            raise ValueError("the runtime docker needs to be told which image: say image")
+        if self.runtime != "docker" and self.image is not None:
+            raise ValueError(f"an image is for the runtime docker, and not for {self.runtime}: leave one out")
+        return self
 
 
 class RequestBody(MessageBody):

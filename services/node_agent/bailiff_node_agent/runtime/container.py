@@ -132,7 +132,7 @@ class Container:
                 self._pull(engine, image)
             self.id = self._insist(lambda: engine.create(self._name, self._config))
             supervisor.write_json(f"{self._control}/container.json", {"id": self.id})
-            if self._asked is not None:
+            if self._was_asked():
                 raise _Ended
             self._insist(lambda: engine.start(self._name))
         except EngineRefuses as refusal:
@@ -141,7 +141,7 @@ class Container:
         self.pid = about.get("State", {}).get("Pid") or None
         self.begun.set()
         self._wake()
-        if self._asked == signal.SIGTERM:
+        if self._was_asked():
             self._say_term()  # it was said when there was nobody yet
 
     def _pull(self, engine: Engine, image: str) -> None:
@@ -154,8 +154,11 @@ class Container:
 
     def _pulled(self, engine: Engine, image: str) -> None:
         for _ in engine.pull(image):
-            if self._asked is not None:
+            if self._was_asked():
                 raise _Ended
+
+    def _was_asked(self) -> bool:
+        return self._asked is not None
 
     def _follow(self, engine: Engine) -> None:
         """Until it has ended, however often the engine goes away meanwhile."""
@@ -188,7 +191,7 @@ class Container:
             try:
                 return call()
             except EngineAway:
-                if not self.begun.is_set() and self._asked is not None:
+                if self._was_asked() and not self.begun.is_set():
                     raise _Ended from None
                 if for_s is not None and time.monotonic() - began > for_s:
                     raise
@@ -200,11 +203,12 @@ class Container:
         engine = Engine(self._url)
         while self.begun.is_set() and not self.over.is_set():
             try:
-                return engine.signal(self._name, signal.SIGTERM)
+                engine.signal(self._name, signal.SIGTERM)
             except EngineAway:
-                if self._signal_main(signal.SIGTERM):
-                    return
-                time.sleep(AGAIN_S)
+                if not self._signal_main(signal.SIGTERM):
+                    time.sleep(AGAIN_S)
+                    continue
+            return
 
     def _say_kill(self) -> None:
         with contextlib.suppress(EngineAway):

@@ -51,8 +51,8 @@ class Launch:
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
     memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
-    left out: as the agent does. For containers, image: which; folders: of this host, that it finds in the same place; grace_s: what
-    the engine gives it when the engine itself stops it.
+    left out: as the agent does. For containers: the image, folders of this host that are in the same place inside, and what
+    the engine waits between TERM and KILL where it is the engine that stops them.
     """
 
     key: TaskKey

@@ -101,7 +101,7 @@ class DockerRuntime(ProcessRuntime):
     def _wall(self, key: TaskKey) -> Path:
         return self._walls / str(key)
 
-    def _is_walled(self, launch: Launch) -> bool:
+    def _is_walled(self, launch: Launch) -> bool:  # noqa: ARG002 - of whatever is launched here
         return True
 
     def _orders(self, launch: Launch, own_wall: Path, log: Path) -> dict[str, Any]:
@@ -121,6 +121,7 @@ class DockerRuntime(ProcessRuntime):
         about = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
         about |= {"folder": str(self._tasks), "control": str(self._control(key))}
         devices = [{"Driver": "", "DeviceIDs": [*launch.device_ids], "Capabilities": [["gpu"]]}]
+        pinned = [{"Name": "memlock", "Soft": -1, "Hard": -1}]  # GPUs copy from memory that stays where it is
         memory = max(LEAST_MEMORY, launch.memory_bytes) if launch.memory_bytes else 0
         config: dict[str, Any] = {
             "Image": launch.image,
@@ -138,7 +139,7 @@ class DockerRuntime(ProcessRuntime):
                 "Memory": memory,
                 "MemorySwap": memory,
                 "ShmSize": memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
-                "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}],
+                "Ulimits": pinned if real and launch.device_ids else [],
                 "SecurityOpt": ["no-new-privileges"],
                 "LogConfig": LOG,
                 "DeviceRequests": devices if real and launch.device_ids else [],
@@ -207,7 +208,9 @@ class DockerRuntime(ProcessRuntime):
         while True:
             problem = await asyncio.to_thread(_trouble, self._url)
             if answers and problem:
-                logger().error("containers go on where they can, and none can be started", why=problem, running=len(self._watched))
+                logger().error(
+                    "containers go on where they can, and none can be started", why=problem, running=len(self._watched)
+                )
             elif problem is None and not answers:
                 logger().info("the Docker engine answers again")
             answers = problem is None
