@@ -84,7 +84,7 @@ class Container:
         self.pid: int | None = None
         self.code = -int(signal.SIGKILL)
         self.error: str | None = None
-        self.begun, self.pulls, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.begun, self.lasts, self.over = threading.Event(), threading.Event(), threading.Event()
         self._asked: int | None = None
         self._ending: threading.Thread | None = None
 
@@ -102,7 +102,8 @@ class Container:
         except Exception as problem:  # noqa: BLE001 - whatever it is, the container must not be left alone
             self.error = f"its supervisor failed: {type(problem).__name__}: {problem}"[:900]
         with contextlib.suppress(EngineRefuses, EngineAway):
-            self._insist(lambda: engine.remove(self._name), for_s=REMOVE_PATIENCE_S)
+            # One that was made though nobody heard so never began; the agent takes it away with the task.
+            self._insist(lambda: engine.remove(self._name), for_s=REMOVE_PATIENCE_S if self.id else 0)
         self.end_left()
         self.over.set()
         self._wake()
@@ -145,8 +146,7 @@ class Container:
             self._say_term()  # it was said when there was nobody yet
 
     def _pull(self, engine: Engine, image: str) -> None:
-        self.pulls.set()
-        self._wake()
+        self.lasts.set()
         try:
             self._insist(lambda: self._pulled(engine, image))
         except EngineRefuses as refusal:
@@ -191,10 +191,11 @@ class Container:
             try:
                 return call()
             except EngineAway:
-                if self._was_asked() and not self.begun.is_set():
-                    raise _Ended from None
+                self.lasts.set()
                 if for_s is not None and time.monotonic() - began > for_s:
                     raise
+                if for_s is None and self._was_asked() and not self.begun.is_set():
+                    raise _Ended from None
                 time.sleep(AGAIN_S)
 
     # --- its end, in threads of their own
@@ -266,7 +267,7 @@ def _until_begun(container: Container) -> None:
     """Or until it is clear that this takes a while: then the task counts as running, and can be told to leave."""
     until = time.monotonic() + START_PATIENCE_S
     while time.monotonic() < until:
-        if container.begun.wait(0.02) or container.pulls.is_set() or container.over.is_set():
+        if container.begun.wait(0.02) or container.lasts.is_set() or container.over.is_set():
             return
 
 

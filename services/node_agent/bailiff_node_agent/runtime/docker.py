@@ -28,7 +28,7 @@ LABEL = "org.bailiff."
 INSIDE = "/run/bailiff"
 """Where a container sees its wall: a socket's path must be short."""
 LOOK_AT_ENGINE_S = 5.0
-LOG = {"Type": "local", "Config": {"max-size": "64m", "max-file": "4"}}
+LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "4"}}  # `local` forgets where long lines end, in 20.10
 LEAST_MEMORY = 6 << 20
 _ROOT = Path(__file__).parents[2]
 _GUARD = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from bailiff_node_agent.runtime.container import main; main()"
@@ -208,9 +208,7 @@ class DockerRuntime(ProcessRuntime):
         while True:
             problem = await asyncio.to_thread(_trouble, self._url)
             if answers and problem:
-                logger().error(
-                    "containers go on where they can, and none can be started", why=problem, running=len(self._watched)
-                )
+                logger().error("containers go on where they can, and none is started", why=problem, running=len(self._watched))
             elif problem is None and not answers:
                 logger().info("the Docker engine answers again")
             answers = problem is None
