@@ -1,9 +1,8 @@
 """`bailiff.requests`: what anyone who may submit publishes. The client chooses the CloudEvents `id`: repeats are harmless."""
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Count, Document, Duration, Integer, Name, OpaqueId
@@ -20,7 +19,7 @@ class JobSpec(Document):
     """The private part of a job: it goes to `bailiff.job-specs` and to the node, never into the audit log.
 
     command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
-    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker`, which an image alone means already, runs a container of that image.
+    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker` runs a container of `image`.
     secrets: names that the node resolves, by the variable that holds the value.
     """
 
@@ -30,21 +29,6 @@ class JobSpec(Document):
     secrets: dict[str, str] = Field(default_factory=dict)
     runtime: Literal["process", "simulated", "docker"] = "process"
     image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _an_image_means_docker(cls, values: object) -> object:
-        if isinstance(values, Mapping) and values.get("image") is not None and "runtime" not in values:
-            return {**values, "runtime": "docker"}
-        return values
-
-    @model_validator(mode="after")
-    def _image_and_runtime_agree(self) -> "JobSpec":
-        if self.runtime == "docker" and self.image is None:
-            raise ValueError("the runtime docker needs to be told which image: say image")
-        if self.runtime != "docker" and self.image is not None:
-            raise ValueError(f"an image is for the runtime docker, and not for {self.runtime}: leave one out")
-        return self
 
 
 class RequestBody(MessageBody):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bailiff_bus.messages import SubmitJob
+from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_core.model.demand import JobDemand, TopologyRule
 from bailiff_core.model.document import in_order
@@ -36,7 +36,7 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     if isinstance(project, Rejected):
         return project
     demand = demand if project == demand.project else demand.model_copy(update={"project": project})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand)
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
     if submit.spec.runtime == "docker":
@@ -57,6 +57,14 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     if too_large is not None:
         return Rejected("too-large", too_large, job)
     return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+
+
+def _image_problem(spec: JobSpec) -> str | None:
+    if spec.runtime == "docker" and spec.image is None:
+        return "image: the runtime docker has to be told which one to run"
+    if spec.runtime != "docker" and spec.image is not None:
+        return f"image: it is for the runtime docker, and not for {spec.runtime}: leave it out, or say runtime docker"
+    return None
 
 
 def _where_containers_run(demand: JobDemand) -> JobDemand:
