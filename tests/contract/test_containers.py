@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -15,59 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.docker_engine import IMAGE, about, containers_of, docker, need_engine
+from tests.docker_engine import IMAGE, Door, about, containers_of, docker, need_engine
 
 from bailiff_node_agent.runtime import DockerRuntime, Exit, Launch, Running, TaskKey, User, supervisor
-from bailiff_node_agent.runtime.docker import ENGINE
 from bailiff_node_agent.runtime.engine import pids_of
 
 KEY = TaskKey("train-7", 1, "0")
 PYTHON = "python:3.12-slim-bookworm"
 JOB_LIBRARY = Path(__file__).parents[2] / "libs/job"
 COUNT = "for n in $(seq {}); do echo line $n; sleep 0.01; done"
-
-
-class Door:
-    """A way to the engine that can be shut: whoever went through it finds nobody there any more."""
-
-    def __init__(self, path: Path) -> None:
-        self.url, self._path = f"unix://{path}", path
-        self._open: list[socket.socket] = []
-        self._listener: socket.socket | None = None
-        self.open()
-
-    def open(self) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._path))
-        self._listener.listen()
-        threading.Thread(target=self._let_in, args=[self._listener], daemon=True).start()
-
-    def shut(self) -> None:
-        self._path.unlink()
-        for each in [self._listener, *self._open]:
-            if each is not None:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
-        self._open, self._listener = [], None
-
-    def _let_in(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                inside, _ = listener.accept()
-                engine = socket.socket(socket.AF_UNIX)
-                engine.connect(ENGINE.removeprefix("unix://"))
-                self._open += [inside, engine]
-                for here, there in ((inside, engine), (engine, inside)):
-                    threading.Thread(target=_carry, args=[here, there], daemon=True).start()
-
-
-def _carry(here: socket.socket, there: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := here.recv(65536):
-            there.sendall(data)
-    with contextlib.suppress(OSError):
-        there.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(autouse=True)

@@ -108,14 +108,14 @@ class DockerRuntime(ProcessRuntime):
         return {
             "engine": self._url,
             "name": _name(launch.key),
-            "config": self._config(launch, own_wall),
+            "config": self.config(launch, own_wall),
             "wall": str(own_wall),
             "user": ids_of(launch.user),
             "log": str(log),
             "alone": launch.env.get("WORLD_SIZE", "1") == "1",
         }
 
-    def _config(self, launch: Launch, own_wall: Path) -> dict[str, Any]:
+    def config(self, launch: Launch, own_wall: Path) -> dict[str, Any]:
         """The container as the engine's API wants it."""
         key, real = launch.key, self._devices is None
         about = {**self._labels, "job": key.job, "attempt": str(key.attempt), "task": key.task}
