@@ -296,10 +296,4 @@ def test_an_image_and_its_runtime_belong_together(story, spec, reason):
 
 
 def test_a_job_without_an_image_has_the_bytes_that_it_always_had():
-    assert SPEC.to_data() == {
-        "command": ["python", "train.py"],
-        "env": {},
-        "working_dir": None,
-        "secrets": {},
-        "runtime": "process",
-    }
+    assert SPEC.to_data() == {"command": ["python", "train.py"]}

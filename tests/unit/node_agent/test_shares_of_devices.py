@@ -58,19 +58,6 @@ def test_without_a_daemon_the_environment_alone_tells_the_share(tmp_path: Path) 
     assert shares(told(at(gpu_share_bytes=4 * GIB), tmp_path)) == {"BAILIFF_GPU_MEMORY_BYTES": str(4 * GIB)}
 
 
-def test_with_a_daemon_it_is_held_to_its_share(daemon: Path, tmp_path: Path) -> None:
-    limits = {name: value for name, value in told(at(gpu_share_milli=250), tmp_path).items() if name.startswith("CUDA_MPS")}
-    assert limits == {
-        "CUDA_MPS_PIPE_DIRECTORY": str(daemon),
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M,1=20480M",
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
-    }
-    of_memory = told(at(gpu_share_bytes=4 * GIB), tmp_path)
-    assert of_memory["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in of_memory
-    assert not any(name.startswith("CUDA_MPS") for name in told(at(), tmp_path))
-
-
 def container(
     env: dict[str, str], tmp_path: Path, devices: tuple[str, ...] = TWO, holds: SimulatedInventory | None = None
 ) -> dict[str, Any]:
