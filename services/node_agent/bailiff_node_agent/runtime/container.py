@@ -135,7 +135,7 @@ class Container:
             supervisor.write_json(f"{self._control}/container.json", {"id": self.id})
             if self._was_asked():
                 raise _Ended
-            self._insist(lambda: engine.start(self._name))
+            self._insist(lambda: self._started(engine))
         except EngineRefuses as refusal:
             raise _CannotStart(f"the container of image {image} could not be started: {refusal}") from None
         about = self._insist(lambda: engine.inspect(self._name)) or {}
@@ -157,29 +157,37 @@ class Container:
             if self._was_asked():
                 raise _Ended
 
+    def _started(self, engine: Engine) -> None:
+        """One that has run is not started again, though nobody heard that it was."""
+        about = engine.inspect(self._name)
+        if about is None or about["State"]["StartedAt"].startswith("0001"):
+            engine.start(self._name)
+
     def _was_asked(self) -> bool:
         return self._asked is not None
 
     def _follow(self, engine: Engine) -> None:
         """Until it has ended, however often the engine goes away meanwhile."""
-        output, alone_since = Output(self._log), None
+        output, away_since = Output(self._log), None
         while True:
             try:
                 about = engine.inspect(self._name)
                 if about is None:
-                    self.error = "somebody has removed its container"
+                    self.error = None if self._was_asked() else "somebody has removed its container"
                     return
                 state = about["State"]
-                output.take(engine.output(self._name, output.since))
                 if not state["Running"]:
+                    with contextlib.suppress(EngineRefuses):
+                        output.take(engine.output(self._name, output.since))
                     self.code = state["ExitCode"]
                     self.error = "it used more memory than it was given" if state.get("OOMKilled") else state.get("Error") or None
                     return
-                alone_since = None
-            except EngineAway:
+                output.take(engine.output(self._name, output.since))
+                away_since = None
+            except (EngineAway, EngineRefuses):  # an engine that goes refuses what it has begun
                 engine.close()
-                alone_since = alone_since or time.monotonic()
-                if not self.left() and time.monotonic() - alone_since > LOST_AFTER_S:
+                away_since = away_since or time.monotonic()
+                if not self.left() and time.monotonic() - away_since > LOST_AFTER_S:
                     self.error = "it has ended, and the Docker engine was not there to tell how"
                     return
                 time.sleep(AGAIN_S)

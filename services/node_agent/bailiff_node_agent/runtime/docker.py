@@ -12,7 +12,7 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime import supervisor
 from bailiff_node_agent.runtime.contract import DeviceHolds, Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
-from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, TaskFile, ids_of, read_json
+from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, TaskFile, ids_of, is_supervised, read_json
 
 ENGINE = "unix:///var/run/docker.sock"
 LABEL = "org.bailiff."
@@ -78,7 +78,7 @@ class DockerRuntime(ProcessRuntime):
         while not is_over(control) and (self._tree(key) or not again_at):
             if time.monotonic() >= again_at:
                 again_at = time.monotonic() + 1.0
-                await self._remove_container(control)
+                await self._labelled(f"control={control}", _kill if is_supervised(control) else Engine.remove)
             for process in self._tree(key):
                 with contextlib.suppress(PermissionError):
                     supervisor.send(process, signal.SIGKILL)
@@ -180,27 +180,29 @@ class DockerRuntime(ProcessRuntime):
         return end
 
     async def _remove_container(self, control: Path) -> bool:
-        """Take away what carries this label; whether the engine has answered."""
-        return await self._remove_labelled(f"control={control}")
+        """Whether the engine has answered."""
+        return await self._labelled(f"control={control}", Engine.remove)
 
-    async def _remove_labelled(self, label: str, *, strays_only: bool = False) -> bool:
-        def remove() -> bool:
+    async def _labelled(self, label: str, do: Callable[[Engine, str], None], *, strays_only: bool = False) -> bool:
+        """Do this to every container with this label; whether the engine has answered."""
+
+        def to_each() -> bool:
             engine = Engine(self._url)
             try:
                 for each in engine.labelled(f"{LABEL}{label}"):
                     if not (strays_only and Path(each["Labels"][f"{LABEL}control"]).exists()):
-                        engine.remove(each["Id"])
+                        do(engine, each["Id"])
             except (EngineAway, EngineRefuses):
                 return False
             finally:
                 engine.close()
             return True
 
-        return await asyncio.to_thread(remove)
+        return await asyncio.to_thread(to_each)
 
     async def _end_strays(self) -> None:
         await super()._end_strays()
-        self._strays_ended = await self._remove_labelled(f"folder={self._tasks}", strays_only=True)
+        self._strays_ended = await self._labelled(f"folder={self._tasks}", Engine.remove, strays_only=True)
 
     async def _watch_engine(self) -> None:
         """Say when it goes and comes. Containers that nobody owns are ended when it is there again."""
@@ -220,6 +222,10 @@ class DockerRuntime(ProcessRuntime):
 def is_over(control: Path) -> bool:
     """Whether its end is written down."""
     return (control / "exit.json").exists()
+
+
+def _kill(engine: Engine, container: str) -> None:
+    engine.signal(container, signal.SIGKILL)
 
 
 def _trouble(url: str) -> str | None:
