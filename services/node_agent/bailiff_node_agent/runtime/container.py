@@ -41,29 +41,33 @@ class _Ended(Exception):
 class Output:
     """The container's output in the task's log: each piece once, also when the engine broke off and begins again.
 
-    The engine tells again all that was printed since a second; of that so many pieces are here already.
+    The engine tells again all that was printed since a second; of that so many pieces are here already. Output and errors are
+    timed one beside the other, so a piece may come behind a later one: the engine begins a second before the newest.
     """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.since, self._of_second = 0, 0
+        self.since = 0
+        self._taken: dict[int, int] = {}
+        """How many pieces of each second, from `since` on."""
 
     def take(self, pieces: Iterable[bytes]) -> None:
         """Write what is new among them."""
-        known = self._of_second
+        known = sum(self._taken.values())
         for piece in pieces:
             if known:
                 known -= 1
                 continue
             told, _, data = piece.partition(b" ")
-            self._count(told)
+            self._count(_second(told))
             self._write(data)
 
-    def _count(self, told: bytes) -> None:
-        second = _second(told)
-        if second > self.since:
-            self.since, self._of_second = second, 0
-        self._of_second += second == self.since
+    def _count(self, second: int) -> None:
+        if second > self.since + 1:
+            self.since = second - 1
+            self._taken = {each: taken for each, taken in self._taken.items() if each >= self.since}
+        if second >= self.since:
+            self._taken[second] = self._taken.get(second, 0) + 1
 
     def _write(self, data: bytes) -> None:
         while data:
