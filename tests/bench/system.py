@@ -173,10 +173,11 @@ def megabytes(stack: Stack) -> dict[str, float]:
 
 
 def cpu_seconds(stack: Stack) -> dict[str, float]:
-    """Processor time of each service so far."""
+    """Processor time of each service so far, and of the broker."""
     found = {}
-    for name in stack.processes.running():
-        fields = Path(f"/proc/{stack.processes.pid(name)}/stat").read_text().rsplit(") ", 1)[1].split()
+    pids = {name: stack.processes.pid(name) for name in stack.processes.running()} | {"kafka": stack.kafka.pid}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
         found[name] = (int(fields[11]) + int(fields[12])) / 100
     return found
 

@@ -67,7 +67,8 @@ OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
 class AuditReader:
     """Follows the chain of one domain in its partition, from the start or from a snapshot's (head, offset).
 
-    head: where the chain stands after what was read. offset: the Kafka offset that is read next.
+    head: where the chain stands after what was read. offset: the Kafka offset that is read next. known_end: where the
+    partition ended when that was last asked.
     """
 
     topic = AUDIT.name
@@ -86,6 +87,7 @@ class AuditReader:
         self.partition = partition
         self.head = head or ChainHead(domain)
         self.offset = offset
+        self.known_end = 0
         self.orphans = 0
         self.latest_orphans: deque[Orphan] = deque(maxlen=ORPHANS_KEPT)
         self._on_orphan = on_orphan
@@ -141,6 +143,7 @@ class AuditReader:
         span = spans[self.partition]
         if not span.begin <= self.offset <= span.end:
             raise OffsetGone(AUDIT.name, self.partition, self.offset, span)
+        self.known_end = span.end
         return span.end
 
     async def catch_up(self, on_entries: OnEntries) -> None:

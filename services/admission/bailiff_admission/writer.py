@@ -24,7 +24,7 @@ from bailiff_bus.port import BusUnavailable, Message, OffsetGone
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.fold.snapshot import digest_of, to_snapshot
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
@@ -79,6 +79,7 @@ ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 ALL_INPUTS_EVERY = 10_000
 MINUTE = 60_000_000
+DIGEST_AFTER = MINUTE
 
 
 class Writer:
@@ -119,8 +120,9 @@ class Writer:
         self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
         self._incarnations: dict[str, dict[str, None]] = {}  # of each node, the newest last
+        self._digested: tuple[bytes, int] | None = None  # the state of which a digest is being appended, and its time
         self._checked = self._erased = self._advanced = 0
-        self._last_full_inputs = self._last_digest = 0
+        self._last_full_inputs = self._last_digest = self._digested_at = 0
 
     @property
     def _pool(self) -> Pool:
@@ -156,7 +158,8 @@ class Writer:
     async def _begin(self) -> None:
         boot = self._ambient.boot()
         started = await self._writer.begin(self._first_records, self._view.take)
-        self._last_digest = self._last_full_inputs = started.record.seq
+        self._last_full_inputs = started.record.seq
+        self._last_digest, self._digested_at = self._view.digest_seq, boot
         self._check_clock(started.append_time, boot)
         self._log.info("writing", epoch=self._pool.epoch, seq=started.record.seq)
 
@@ -323,6 +326,9 @@ class Writer:
             raise self._suspects.failed(messages, too_large) from too_large
         committed = await appended
         self._view.written_to = committed.offset + 1
+        if self._digested is not None:
+            self._view.keep(*self._digested, committed.entries[0])
+            self._digested = None
         self._check_clock(committed.append_time, boot, self._clock.jump() if doubt else 0)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
@@ -336,9 +342,11 @@ class Writer:
         """What this writer itself has to say before it looks at messages."""
         pool = self._pool
         facts: list[Fact] = []
-        if not pool.turn_open and pool.seq - self._last_digest >= self._digest_every:
-            self._last_digest = pool.seq
-            facts.append(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool)))
+        if self._digest_is_due():
+            self._last_digest, self._digested_at = pool.seq, self._ambient.boot()
+            state = to_snapshot(pool)
+            self._digested = (state, pool.now)
+            facts.append(StateDigest(schema_version=STATE_SCHEMA, digest=digest_of(state)))
         if jumped:
             facts.append(ClockStepped(by=max(0, self._clock.step())))
         facts += [
@@ -364,6 +372,13 @@ class Writer:
         if facts:
             self._advanced = boot
         return facts
+
+    def _digest_is_due(self) -> bool:
+        """After so many records, and after a minute where a tenth of them came: whoever restarts reads what came after it."""
+        since = self._pool.seq - self._last_digest
+        if self._pool.turn_open or since * 10 < self._digest_every:
+            return False
+        return since >= self._digest_every or self._ambient.boot() - self._digested_at >= DIGEST_AFTER
 
     def _read(self, message: Message) -> Read | None:
         blame = self._suspects.guilty.get(place(message))

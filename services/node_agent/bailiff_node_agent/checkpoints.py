@@ -6,14 +6,32 @@ A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`;
 import json
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 ATTEMPT = re.compile(r"attempt-(\d{4,9})")
 STEP = re.compile(r"step-(\d{8,16})(?:\.rank-(\d{4,9}))?")
 LARGEST_MANIFEST = 1 << 20
+IDENTITY = ".bailiff-checkpoints"
+
+
+def identity(folder: Path) -> str:
+    """Whoever sees the same folder reads the same here: written once, by the agent that comes first."""
+    own, name = folder / f".bailiff-{secrets.token_hex(8)}", folder / IDENTITY
+    if not name.exists():
+        own.write_text(secrets.token_hex(16))
+        own.chmod(0o644)
+        with suppress(OSError):  # another one was first, or this disk knows no links
+            name.hardlink_to(own)
+        if name.exists():
+            own.unlink()
+        else:
+            own.replace(name)
+    return name.read_text().strip()
 
 
 def newest(folder: Path, rank: int) -> Path | None:

@@ -1,6 +1,7 @@
 """The environment that a task gets, as the job contract lists it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -28,7 +29,7 @@ def environment(
 ) -> dict[str, str]:
     """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`.
 
-    device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with the task.
+    checkpoints: the job's. device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with it.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -36,9 +37,9 @@ def environment(
         **{variable: _secret(secrets, name) for variable, name in command.spec.secrets.items()},
         "BAILIFF_JOB_ID": command.job,
         "BAILIFF_ATTEMPT": str(command.attempt),
-        "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
+        "BAILIFF_CHECKPOINT_DIR": str(checkpoints),
         "BAILIFF_GRACE_S": grace_s,
-        "BAILIFF_RESUME_FROM": str(newest(checkpoints / command.job, task.rank) or ""),
+        "BAILIFF_RESUME_FROM": str(newest(checkpoints, task.rank) or ""),
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),
@@ -56,10 +57,14 @@ def environment(
 
 
 def folders_of(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """What of this machine a task with this environment finds on its paths, also where it runs in a container."""
+    """What of this machine a task with this environment finds on its paths, also where it runs in a container.
+
+    Made where they are not there yet; without one that cannot be made the engine will not start the container.
+    """
     found = [Path(env[name]) for name in ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR", *mps.FOLDERS) if env.get(name)]
     for folder in found:
-        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
     return tuple(found)
 
 

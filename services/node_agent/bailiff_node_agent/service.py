@@ -12,6 +12,7 @@ from bailiff_bus.port import Bus
 from bailiff_bus.runtime import ExitCode, MustStop
 
 from .agent import Agent, Machine
+from .checkpoints import identity
 from .devices import DeviceInventory, NoDriver, NvmlInventory, SimulatedInventory
 from .devices.simulated import start_of_process
 from .disk import (
@@ -76,11 +77,13 @@ class NodeAgentService:
 
     def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
         folder = self._settings.state_dir / "node-agent" / node.domain / node.name
-        for part in ("logs", "checkpoints"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        shared = self._settings.shared_checkpoints
+        checkpoints = folder / "checkpoints" if shared is None else shared / node.domain
+        for part in (folder / "logs", checkpoints):
+            part.mkdir(parents=True, exist_ok=True)
         users = Users(self._settings.run_as, self._settings.run_as_names, self._settings.run_as_lowest_uid)
         if users.others:
-            pass_through(folder, folder / "logs", folder / "checkpoints")
+            pass_through(folder, folder / "logs", *([checkpoints] if shared is None else []))
         storage: Storage = MemoryStorage()
         if self._settings.durable:
             try:
@@ -113,6 +116,8 @@ class NodeAgentService:
             evictions=Evictions(storage),
             incarnation=incarnation,
             folder=folder.absolute(),
+            checkpoints=checkpoints.absolute(),
+            checkpoints_identity=identity(checkpoints) if shared is not None else None,
             secrets=self._settings.secrets_dir,
             master_address=self._settings.master_address,
             users=users,

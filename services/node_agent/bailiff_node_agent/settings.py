@@ -71,7 +71,8 @@ class NodeAgentSettings(ServiceSettings):
     cgroup_root or where this host permits. run_as: as whom tasks run where the agent is root: `submitter`, the user of this
     machine who has the submitter's name, or the one that run_as_names gives that name, with a uid from run_as_lowest_uid on;
     or `agent`. docker_engine: the socket of this machine's Docker engine. docker_network: the network of
-    containers, `host` for gangs over several nodes.
+    containers, `host` for gangs over several nodes. shared_checkpoints: a folder that is the same one on all nodes, in which jobs
+    keep their checkpoints; without it each node keeps them for itself.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -81,6 +82,7 @@ class NodeAgentSettings(ServiceSettings):
     device_look_s: Annotated[float, Field(gt=0)] = 5.0
     cgroups: bool = True
     cgroup_root: Path | None = None
+    shared_checkpoints: Path | None = None
     run_as: RunAs = "submitter"
     run_as_names: dict[str, str] = Field(default_factory=dict)
     run_as_lowest_uid: Annotated[int, Field(ge=0)] = 1000

@@ -62,6 +62,24 @@ def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
     assert (fact.user, command.user) == ("alice", "alice")
 
 
+def test_what_a_job_leaves_out_is_put_on_record(story):
+    (fact,) = ask(story, submit())
+    assert (fact.demand.max_failures, fact.demand.elastic) == (3, "restart")
+    (own,) = ask(story, submit(max_failures=0, elastic="live"))
+    assert (own.demand.max_failures, own.demand.elastic) == (0, "live")
+    story.apply_policy(policy(restarts={"max_failures": 1}))
+    (other,) = ask(story, submit())
+    assert other.demand.max_failures == 1
+
+
+def test_a_gang_over_nodes_that_share_no_checkpoints_is_refused_where_the_policy_says_so(story):
+    gang = submit(**group(count=2, gpu_milli=8000))
+    assert not isinstance(ask(story, gang), Rejected)
+    story.apply_policy(policy(unshared_checkpoints="refuse"))
+    assert "n1, n2 share none" in refused(story, gang, "unshared-checkpoints").reason
+    assert not isinstance(ask(story, gang.model_copy(update={"spec": JobSpec(command="x", runtime="simulated")})), Rejected)
+
+
 def test_nothing_private_reaches_the_log(story):
     secret = JobSpec(command="train --key hunter2", env={"TOKEN": "hunter2"}, working_dir="/home/hunter2")
     (fact,) = ask(story, submit(spec=secret))

@@ -100,7 +100,7 @@ class SaveTogether(JobCommand):
 
 
 class Spare(JobCommand):
-    """Do not evict the job after all, if that has not been obeyed yet."""
+    """Do not evict the job after all: notice and deadlines are taken back, unless the task yields already or has its TERM."""
 
     TYPE: ClassVar[str] = "bailiff.Spare.v1"
     tasks: tuple[Count, ...]

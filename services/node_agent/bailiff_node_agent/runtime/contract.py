@@ -51,8 +51,9 @@ class Launch:
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
     memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
-    left out: as the agent does. For containers: the image, folders of this host that are in the same place inside, and what
-    the engine waits between TERM and KILL where it is the engine that stops them.
+    left out: as the agent does. order: which one it was started by; it is handed back with what becomes of the task. For
+    containers: the image, folders of this host that are in the same place inside, and what the engine waits between TERM and
+    KILL where it is the engine that stops them.
     """
 
     key: TaskKey
@@ -67,6 +68,7 @@ class Launch:
     image: str = ""
     folders: tuple[Path, ...] = ()
     grace_s: int = 10
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Running:
     pid: int
     started_boottime_us: int
     device_ids: tuple[str, ...]
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Exit:
     supervisor_lost: bool = False
     lease_stages: tuple[str, ...] = ()
     deadline_stages: tuple[str, ...] = ()
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,10 @@ class Runtime(Protocol):
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
         """TERM and KILL are due at these boot times: whoever is there when the agent is not keeps them."""
+        ...
+
+    async def spare(self, key: TaskKey) -> None:
+        """Take notice and deadlines back: the task stays. Done again, or without a notice, it changes nothing."""
         ...
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:

@@ -96,6 +96,12 @@ class ProcessRuntime:
         await asyncio.to_thread(wall.put_deadlines, self._known(key), term_us, kill_us)
         self._wake(key)
 
+    async def spare(self, key: TaskKey) -> None:
+        self._known(key)
+        await asyncio.to_thread(wall.take_back, self._control(key), self._wall(key))
+        self._quick.pop(key, None)
+        self._wake(key)
+
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
         self._known(key)
         wall.propose(self._wall(key), step, agreed=agreed)
@@ -230,7 +236,7 @@ class ProcessRuntime:
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone, "order": launch.order}
         if own_wall == control:
             wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
@@ -323,8 +329,8 @@ class ProcessRuntime:
         running = read_json(self._control(key) / "running.json")
         if running is None:
             return None
-        device_ids = read_task(self._control(key)).device_ids
-        return Running(key, running["pid"], running["started_boottime_us"], device_ids)
+        task = read_task(self._control(key))
+        return Running(key, running["pid"], running["started_boottime_us"], task.device_ids, task.order)
 
     async def _state(self, key: TaskKey) -> Running | Exit:
         control, task = self._control(key), read_task(self._control(key))
@@ -444,6 +450,7 @@ class TaskFile:
         self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
         self.log = Path(content["log"])
         self.alone: bool = content.get("alone", True)
+        self.order: int | None = content.get("order")
 
 
 def ids_of(user: User | None) -> dict[str, Any] | None:
@@ -548,4 +555,5 @@ def _exit_of(task: TaskFile, end: dict[str, Any]) -> Exit:
         end["supervisor_lost"],
         tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
         tuple(end.get("deadline_stages", ())),
+        task.order,
     )

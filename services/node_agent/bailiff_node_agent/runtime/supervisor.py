@@ -16,7 +16,7 @@ It serves `<control>/socket`, where the job says how far it is. What it says is 
 and written to `<control>/said.jsonl` before it is answered, which the agent follows.
 """
 # Without pathlib, which would make each task's supervisor slower to start and larger.
-# ruff: noqa: PTH104, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 import contextlib
 import ctypes
@@ -266,7 +266,7 @@ class Deadlines:
         return self.stop.next_at() if self.stop else None
 
     def enforce(self, body: Body) -> None:
-        if self.stop is None:
+        if not self.stages:  # until something was done they may be taken back, or others be set
             self.stop = self._look()
         if self.stop is not None:
             self.stop.enforce(body)
@@ -556,6 +556,15 @@ def write_notice(control: str, wall: str, about: dict[str, Any], soft_at: int, k
     if alone:
         write_step(wall, "agreed", 0)
     write_step(wall, "noticed", 1)
+
+
+def take_back(control: str, wall: str) -> None:
+    """No notice is out any more, and no deadline runs."""
+    for path in (f"{control}/deadlines.json", f"{control}/notice.json", f"{wall}/notice.json"):
+        with contextlib.suppress(OSError):  # not there, or something of the task's in its place
+            os.unlink(path)
+    for name in ("noticed", "agreed", "proposed", "deadline"):
+        write_step(wall, name, FIRST_STEPS[STEPS.index(name)])
 
 
 def write_step(wall: str, name: str, value: int) -> None:

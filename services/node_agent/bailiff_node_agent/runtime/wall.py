@@ -33,6 +33,11 @@ def put_notice(control: Path, folder: Path, about: Mapping[str, Any], soft_us: i
     supervisor.write_notice(str(control), str(folder), dict(about), soft_us, hard_us, alone=alone)
 
 
+def take_back(control: Path, folder: Path) -> None:
+    """No notice is out any more, and no deadline runs."""
+    supervisor.take_back(str(control), str(folder))
+
+
 def put_deadlines(folder: Path, term_us: int, kill_us: int) -> None:
     """For the supervisor. They are durations of this boot; after another one there is no task to keep them for."""
     told = {"term_boottime_us": term_us, "kill_boottime_us": kill_us}
