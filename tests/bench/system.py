@@ -12,6 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.view import DomainView
 from bailiff_devstack.stack import Stack
 
 PATIENCE_S = 150.0
@@ -165,6 +167,18 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
     seconds = time.perf_counter() - began
     await consumer.stop()
     return seconds
+
+
+async def all_joined(stack: Stack, domain: str, nodes: int) -> None:
+    """Until the log of the domain has so many nodes."""
+    view = DomainView(KafkaBus(stack.kafka.bootstrap), domain, 0, Metrics())
+    try:
+        async with asyncio.timeout(60):
+            while len(view.pool.nodes) < nodes:
+                await view.advance(0.5)
+    finally:
+        await view.close()
+        await view.bus.close()
 
 
 def megabytes(stack: Stack) -> dict[str, float]:

@@ -43,7 +43,6 @@ from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceSeen
 from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_bus.metrics import Metrics
-from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.records.facts import EvictionStage, HostReading, Stage
@@ -837,7 +836,7 @@ async def _kill(runtime: Runtime, key: TaskKey) -> None:
 
 def kept_report(body: ReportBody) -> bytes:
     """A report as it is kept in the spool."""
-    return body.TYPE.encode() + b"\n" + canonical_json(body.to_data())
+    return body.TYPE.encode() + b"\n" + body.to_json()
 
 
 def read_report(kept: bytes) -> ReportBody:

@@ -131,12 +131,14 @@ class PreemptionRules(Document):
 
     scope: whose jobs `preempt` may take; left out: the job's own project where there are projects, else the pool.
     quota_shields: under scope `pool`, what runs within its own project's quota is left alone.
+    within_share: `preempt` does not carry the asker's project beyond its fair share, where `reclaim` is on.
     most_moved: how many jobs one consolidation may move; 0: none, -1: any number.
     """
 
     verbs: tuple[Verb, ...] = VERBS
     scope: Literal["pool", "project"] | None = None
     quota_shields: bool = True
+    within_share: bool = True
     most_moved: Annotated[Integer, Field(ge=-1)] = 0
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000

@@ -7,8 +7,6 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from bailiff_core.canonical import canonical_json
-
 from .layout import TAG, Layout, Values, layout_of, prefixed
 from .payload import AUDIT_TYPES, Payload
 
@@ -110,7 +108,7 @@ def encode(record: Record) -> Wire:
         ("ce_actor", record.actor.encode()),
         ("ce_auth", record.auth.encode()),
     ]
-    return Wire(tuple([header for header in headers if header[1]]), canonical_json(data.to_data()))
+    return Wire(tuple([header for header in headers if header[1]]), data.to_json())
 
 
 def record_hash(wire: Wire) -> str:

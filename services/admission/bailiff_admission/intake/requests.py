@@ -10,6 +10,7 @@ from bailiff_bus.messages import (
     ClearQuarantine,
     DrainNode,
     EvictJob,
+    JobSpec,
     MigrateJob,
     PauseJob,
     ReplaceNode,
@@ -21,7 +22,6 @@ from bailiff_bus.messages import (
     UndrainNode,
     UnpauseJob,
 )
-from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import ENDED, Pool
@@ -119,6 +119,6 @@ def unsupported_policy(policy: Policy) -> str | None:
     return None
 
 
-def digest_of_spec(salt: bytes, spec: dict[str, object]) -> str:
+def digest_of_spec(salt: bytes, spec: JobSpec) -> str:
     """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
-    return hashlib.sha256(salt + canonical_json(spec)).hexdigest()
+    return hashlib.sha256(salt + spec.to_json()).hexdigest()
