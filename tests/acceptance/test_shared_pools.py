@@ -8,7 +8,7 @@ from tests.system import GIB, POLICY, System, Watch
 
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.policy import Policy
+from bailiff_core.model.policy import Policy, RestartRules
 from bailiff_core.records.decisions import (
     EvictionDecided,
     JobEnded,
@@ -109,7 +109,7 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
 
 async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_size(shared: System) -> None:
     async with shared.watch("resized") as pool:
-        await pool.apply(TWO)
+        await pool.apply(TWO.model_copy(update={"restarts": RestartRules(grow_after=0)}))
         await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, project="a")
         await pool.until_gpus(a=8)
 
