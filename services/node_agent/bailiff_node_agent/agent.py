@@ -41,6 +41,7 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceSeen
+from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_bus.metrics import Metrics
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
@@ -51,7 +52,7 @@ from .devices import DeviceInventory, DeviceReading, looked, prove_release, read
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .disk.fences import Verdict
-from .environment import SecretMissing, environment
+from .environment import SecretMissing, environment, folders_of
 from .hearing import Heard, stage_of, stuck_in
 from .idle import Idleness
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask, User
@@ -233,7 +234,7 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=machine.node.max_tasks,
-            labels=machine.node.labels,
+            labels=machine.node.labels | ({DOCKER_LABEL: "true"} if "docker" in machine.node.runtimes else {}),
             devices=self._custody.facts(),
             dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
@@ -303,12 +304,12 @@ class Agent:
         )
 
     def logs(self) -> list[tuple[TaskKey, Path]]:
-        """The log file of every process task that this agent holds."""
-        runtime = self.machine.runtimes.get("process")
+        """The log file of every task that this agent holds and that is not simulated."""
+        runtimes = self.machine.runtimes
         return [
             (held.key, runtime.log_path(held.key))
             for held in self._held.values()
-            if held.runtime == "process" and isinstance(runtime, ProcessRuntime)
+            if isinstance(runtime := runtimes[held.runtime], ProcessRuntime)
         ]
 
     # --- the lease (log protocol §7)
@@ -483,9 +484,22 @@ class Agent:
             self._shares.enter(str(key), part)
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
-        room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
         order = command.order.seq
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user, order=order)
+        launch = Launch(
+            key,
+            line,
+            env,
+            spec.working_dir,
+            task.devices,
+            machine.folder / "logs",
+            cpu_milli=task.cpu_milli,
+            memory_bytes=task.memory_bytes,
+            user=user,
+            image=spec.image or "",
+            folders=folders_of(env) if spec.runtime == "docker" else (),
+            grace_s=command.grace // 1_000_000,
+            order=order,
+        )
         held = self._held[key] = Held(key, spec.runtime, task.devices, order=order)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
