@@ -1,0 +1,128 @@
+"""GPU-seconds wasted by four preemptions of a job of eight: saved just in time, and with periodic checkpoints alone.
+
+The shape is that of ray#65047: 8 workers, 1,600 steps of 1.13 s, a checkpoint every 400, preempted at the steps below, where
+periodic checkpoints wasted 4,656 GPU-seconds and just-in-time ones 825, counting steps done again. Here a step takes 20 ms, and
+one done again is counted with 1.13 s; GPUs held without progress are counted as long as they really were, and added.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bailiff_bus.messages import EvictJob
+from bailiff_devstack.stack import Plan, Stack
+
+from .running import DOMAIN, Jobs, noted, running
+from .table import Row, Run
+
+WORKERS, STEPS, INTERVAL, STEP_S, STEP_THERE_S = 8, 1600, 400, 0.02, 1.13
+PREEMPTED_AT = (696, 867, 1396, 1548)
+RAY_PERIODIC, RAY_IN_TIME = 4656, 825
+SCRIPT = """
+import json, os, signal, sys, time
+from pathlib import Path
+
+folder, in_time, total, interval, step_s = sys.argv[1], sys.argv[2] == "in-time", *map(int, sys.argv[3:5]), float(sys.argv[5])
+rank, attempt = int(os.environ["RANK"]), int(os.environ["BAILIFF_ATTEMPT"])
+if not in_time:  # a script that hears of nothing: TERM ends it
+    del os.environ["BAILIFF_CONTROL_DIR"], os.environ["BAILIFF_SOCKET"]
+from bailiff_job import attach
+
+job = attach(every_steps=interval)
+if not in_time:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+state = bytes(1 << 20)
+step = job.restore(lambda saved: (saved / "state").read_bytes())
+with open(f"{folder}/rank-{rank}", "a", buffering=1) as notes:
+    for step in range(step, total):
+        began = time.time()
+        time.sleep(step_s)
+        print(json.dumps({"attempt": attempt, "step": step, "from": began, "to": time.time()}), file=notes)
+        if job.should_checkpoint(step):
+            job.checkpoint(step, lambda saved: (saved / "state").write_bytes(state))
+        if job.preempted:
+            job.exit()
+"""
+
+
+@dataclass(frozen=True)
+class Waste:
+    """Steps done again, by all workers; GPU-seconds held without progress because of the preemptions."""
+
+    again: int
+    held_s: float
+
+    @property
+    def gpu_s(self) -> float:
+        """In all, with steps as long as they are there."""
+        return self.held_s + self.again * STEP_THERE_S
+
+
+def measure(run: Run) -> list[Row]:
+    """Both ways, one after the other, on one node of eight GPUs."""
+    nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": f"{WORKERS}xH100-80GB"}]
+    with Stack(run.folder, Plan(nodes=nodes)) as stack:
+        in_time, periodic = asyncio.run(_measure(run, stack))
+    what = f"GPU-seconds wasted, {WORKERS} workers, {len(PREEMPTED_AT)} preemptions, saved just in time"
+    detail = {"in_time": vars(in_time), "periodic": vars(periodic), "ray": {"in_time": RAY_IN_TIME, "periodic": RAY_PERIODIC}}
+    return [
+        Row(what, in_time.gpu_s, "GPU-s", "≤ 100 (ray#65047: 825)", periodic.gpu_s,
+            f"GPU-s: periodic checkpoints alone, in the same run (there: {RAY_PERIODIC})", detail)
+    ]  # fmt: skip
+
+
+async def _measure(run: Run, stack: Stack) -> tuple[Waste, Waste]:
+    wastes = []
+    async with running(stack, run.folder / "jobs", 1) as jobs:
+        for way in ("in-time", "periodic"):
+            waste = await _waste(jobs, way)
+            run.say(f"{way}: {waste.again} steps done again, {waste.held_s:.1f} GPU-s held without progress")
+            wastes.append(waste)
+    return wastes[0], wastes[1]
+
+
+async def _waste(jobs: Jobs, way: str) -> Waste:
+    notes = jobs.folder / way
+    notes.mkdir()
+    await jobs.submit(way, SCRIPT, str(notes), way, str(STEPS), str(INTERVAL), str(STEP_S), tasks=WORKERS)
+    for attempt, at in enumerate(PREEMPTED_AT, 1):
+        await _done(notes, attempt, at)
+        await jobs.ask(EvictJob(job=way, reason="bench"))
+        await jobs.until(way, "JobRequeued", attempt)
+    await jobs.until(way, "JobEnded", 1)
+    ((_, end),) = jobs.at[way]["JobEnded"]
+    assert end["outcome"] == "succeeded", end
+    ranks = [noted(notes / f"rank-{rank}") for rank in range(WORKERS)]
+    assert all({line["step"] for line in lines} == set(range(STEPS)) for lines in ranks)
+    again = sum(len(lines) - STEPS for lines in ranks)
+    return Waste(again, sum(_held(jobs, way, rank, lines) for rank, lines in enumerate(ranks)))
+
+
+async def _done(notes: Path, attempt: int, step: int) -> None:
+    """Until this attempt has done that step."""
+    while _newest(notes / "rank-0") < (attempt, step):  # noqa: ASYNC110 - the job tells nobody of each of its steps
+        await asyncio.sleep(STEP_S)
+
+
+def _newest(path: Path) -> tuple[int, int]:
+    """Attempt and step of the last whole line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 400))
+            line = json.loads(file.read().splitlines(keepends=True)[-2])
+    except (OSError, IndexError, ValueError):
+        return 0, 0
+    return line["attempt"], line["step"]
+
+
+def _held(jobs: Jobs, way: str, rank: int, lines: list[dict[str, Any]]) -> float:
+    """Of one GPU: from the last step of each attempt to its release, and from its next placement to the first step."""
+    released = {data["attempt"]: at for at, data in jobs.at[way]["TaskReleased"] if data["task"] == rank}
+    placed = {data["attempt"]: at for at, data in jobs.at[way]["JobPlaced"]}
+    held = 0.0
+    for attempt in range(1, len(PREEMPTED_AT) + 1):
+        held += released[attempt] - max(line["to"] for line in lines if line["attempt"] == attempt)
+        held += min(line["from"] for line in lines if line["attempt"] == attempt + 1) - placed[attempt + 1]
+    return held
