@@ -23,6 +23,7 @@ from bailiff.client import Client
 from bailiff.eventline import lines
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.records import decisions, facts
+from bailiff_core.words import duration_text
 
 from .demo_losses import losses, table
 from .demo_screen import Screen, whole
@@ -74,35 +75,29 @@ async def tell(stack: Stack, console: Console, gpus: str, picture: Path | None) 
 def _show_history(story: Story, console: Console) -> None:
     """What the audit log has of the run that was preempted and of whom it left for."""
     console.print(Rule(f"{story.hero}, as the audit log has it"))
-    told = []
-    for record in story.records:
-        data = record.data
-        about = {getattr(data, "job", None), getattr(data, "node", None) if isinstance(data, facts.NodeDrained) else None}
-        if isinstance(data, facts.JobSubmitted):
-            about = {data.demand.job}
-        concerns = about & {URGENT, story.hero, FIRST} or isinstance(data, decisions.PreemptionDecided)
-        if isinstance(data, TOLD) and concerns:
-            told += [
-                line for line in lines(record, story.pool) if line.said.who not in story.names or story.hero == line.said.who
-            ]
-    console.print(whole(told))
+    told = [line for record in story.records if isinstance(record.data, TOLD) for line in lines(record, story.pool)]
+    others = {URGENT, FIRST, story.hero, ""}  # a decision's sum has no name
+    console.print(whole([line for line in told if line.said.who.partition(" ")[0].partition("/")[0] in others]))
+    cost = duration_text(story.pool.rules.preemption.restart_cost)
+    console.print(f"What is lost: work since the last checkpoint, and {cost} for a restart, as the policy has it.", style="dim")
 
 
 def _show_weights(story: Story, console: Console, alone: str) -> bool:
     """What each preemption cost, and whether the weights are those of a run that was left alone."""
     found = losses(story.records, story.hero, story.killed_at)
     console.print(Rule(f"what it cost {story.hero}"))
-    console.print(table(story.hero, found))
+    console.print(table(found))
     console.print(Rule("the weights in the end"))
     ended = {name: story.printed(name) for name in story.names}
-    console.print(f"{TRAIN_STEPS} steps in the demo's own process, left alone; and {story.hero}, preempted {len(found)} times:")
-    console.print(f"  {alone}", soft_wrap=True)
-    console.print(f"  {ended[story.hero] or 'it printed none'}", soft_wrap=True)
+    for who, digest in (("left alone", alone), (story.hero, ended[story.hero] or "it printed none")):
+        console.print(f"{who:<11} {digest}", soft_wrap=True)
     differ = [name for name, digest in ended.items() if digest != alone]
     if differ or len(found) != TIMES:
         console.print(f"[red]NOT THE SAME[/]: {', '.join(differ) or f'{story.hero} was preempted {len(found)} times'}")
         return False
-    console.print(f"[green]bit-identical[/], and so are those of the other {len(ended) - 1} runs")
+    console.print(
+        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {TIMES} preemptions; so are the other {len(ended) - 1} runs"
+    )
     return True
 
 
@@ -117,8 +112,8 @@ async def _prove(client: Client, console: Console) -> bool:
         console.print(f"[red]NOT PROVED[/]: {verified['broken'] or replayed['difference'] or replayed['error']}")
         return False
     console.print(
-        f"[green]verified[/]  {verified['records']} records, one hash chain from #0 to #{verified['head_seq']}, "
-        f"{verified['orphans']} orphans, head {verified['head_hash'][:16]}…"
+        f"[green]verified[/]  {verified['records']} records, one hash chain to {verified['head_hash'][:16]}…, "
+        f"{verified['orphans']} orphans"
     )
     console.print(
         f"[green]replayed[/]  {replayed['turns']} turns decided again, {replayed['decisions']} decisions, every byte the same"
@@ -128,11 +123,11 @@ async def _prove(client: Client, console: Console) -> bool:
 
 NEXT = """
 What to try next
-  make up                            the same system, left running; it prints how to submit to it
-  .venv/bin/bailiff --help           submit, list, describe, audit tail, audit verify, audit replay …
-  docs/jobs.md                       the few lines by which a training script survives this
-  docs/kafka-interface.md            publish requests and consume decisions with plain Kafka
-  make test                          everything that holds this up
+  make up                    the same system, left running
+  .venv/bin/bailiff --help   submit, list, explain, drain, audit verify, …
+  docs/jobs.md               what a training script needs to survive this
+  docs/kafka-interface.md    publish and read with plain Kafka
+  make test                  everything that holds this up
 """
 
 

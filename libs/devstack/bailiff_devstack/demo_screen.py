@@ -92,6 +92,8 @@ class Screen:
         drained = Text(" drained", style="yellow") if node.drain is not None else Text()
         model = node.devices[0].model if node.devices else "no GPU"
         table = Table.grid(padding=(0, 1), expand=True)
+        for _ in node.devices:
+            table.add_column(ratio=1)
         table.add_row(*(self._cell(node.number, device.number) for device in node.devices))
         return Group(Text.assemble((node.name, "bold"), (f", {len(node.devices)} × {model}", "dim"), drained), table)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -27,6 +28,8 @@ SERVE_SECONDS = 3
 WATCHED_STEPS = 10  # so many are seen before the next thing happens
 PATIENCE_S = 60.0
 LOOK_S = 0.05
+HOW_NUMPY_COMPUTES = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "NPY_"))}
+"""What this process was told of it: jobs that are told otherwise round otherwise, and are not given this by themselves."""
 
 
 class StoryStuck(Exception):
@@ -96,7 +99,7 @@ class Story:
         screen.act(f"1. {URGENT} runs; the others wait at their old place in the queue")
         await self._until(f"{URGENT} ends", lambda pool: pool.jobs[URGENT].phase == "succeeded")
         screen.act(f"1. {URGENT} is done; those who left come back by themselves")
-        await self._until_all_train(WATCHED_STEPS)
+        await self._until("those who left are back", lambda pool: all(self._at_work(pool.jobs[name]) for name in self.names))
 
     async def _drained(self) -> None:
         """By an operator who wants the machine."""
@@ -105,6 +108,7 @@ class Story:
         second = {"name": SECOND, "domain": DOMAIN, "gpus": gpus}
         self._stack.start_service("node-agent", replica="-2", env={"BAILIFF_NODES": json.dumps([second])})
         await self._until("the second node joins", lambda pool: len(pool.nodes) == 2)
+        await self._until_all_train(WATCHED_STEPS)
         self._screen.act(f"2. {FIRST} is drained: everyone on it saves, leaves, and goes on elsewhere")
         await self._client.request(DOMAIN, DrainNode(node=FIRST, mode="quick", reason="new driver"))
         moved = {name: self.pool.jobs[name].attempt + 1 for name in self.names}
@@ -130,7 +134,7 @@ class Story:
         demand = JobDemand(
             job=job, tasks=(group,), priority_class=class_name, grace=20_000_000, max_failures=3, restart_backoff=500_000
         )
-        await self._client.submit(demand, JobSpec(command=command), domain=DOMAIN)
+        await self._client.submit(demand, JobSpec(command=command, env=HOW_NUMPY_COMPUTES), domain=DOMAIN)
 
     # --- waiting
 
