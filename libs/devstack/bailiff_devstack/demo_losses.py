@@ -18,8 +18,8 @@ STAGES: dict[facts.EvictionStage, str] = {
     "kill_sent": "KILL sent",
 }
 ORDER = (
-    "decided", "eviction begun", *STAGES.values(), "exited", "GPU seen free", "back in the queue", "placed again", "started again",
-    "at work again",
+    "decided", "eviction begun", *STAGES.values(), "exited", "GPU seen free", "back in the queue", "placed again",
+    "started again", "at work again",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ link sends in order. What is on disk when the agent dies is enough for the next 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -709,8 +709,9 @@ class Agent:
         """Look until the devices are seen free; those that are not in time are quarantined, and nobody gets them before."""
         machine = self.machine
         runtime = machine.runtimes[held.runtime]
-        host = await self._host(held)
-        if runtime.pids(held.key):
+        living = runtime.pids(held.key)
+        host = await self._host(held, living)
+        if living:
             self._spawn(_kill(runtime, held.key))  # what got away from its supervisor has had its grace with the others
         if held.exit_code != 0:
             await self._custody.look()  # whether a device broke under it has to be known before the room is free
@@ -734,18 +735,18 @@ class Agent:
             self._log.error("a task's processes do not end", job=held.key.job, held_by=proof.held_by)
         if held.runtime != "simulated":
             await asyncio.to_thread(self._scratch.remove, held.key)
-        after_it = await self._host(held)
+        after_it = await self._host(held, proof.living)
         held.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
         held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after, host_before=host, host_after=after_it)
 
-    async def _host(self, held: Held) -> HostReading | None:
+    async def _host(self, held: Held, living: Collection[int]) -> HostReading | None:
         """What the task has of its machine now, beside devices; `None` for one that is only a time."""
         if held.runtime == "simulated":
             return None
         runtime = self.machine.runtimes[held.runtime]
         scratch = await asyncio.to_thread(self._scratch.used, held.key)
-        return HostReading(processes=len(runtime.pids(held.key)), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
+        return HostReading(processes=len(living), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
 
 
 async def _kill(runtime: Runtime, key: TaskKey) -> None:
