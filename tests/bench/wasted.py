@@ -1,8 +1,9 @@
 """GPU-seconds wasted by four preemptions of a job of eight: saved just in time, and with periodic checkpoints alone.
 
-The shape is that of ray#65047: 8 workers, 1,600 steps of 1.13 s, a checkpoint every 400, preempted at the steps below, where
-periodic checkpoints wasted 4,656 GPU-seconds and just-in-time ones 825, counting steps done again. Here a step takes 20 ms, and
-one done again is counted with 1.13 s; GPUs held without progress are counted as long as they really were, and added.
+The shape is that of ray#65047: 8 workers, 1,600 steps of 1.13 s, a checkpoint every 400, each attempt preempted after as many
+steps as there (just in time), where periodic checkpoints wasted 4,656 GPU-seconds and just-in-time ones 825, counting steps
+done again. Here a step takes 20 ms, and one done again is counted with 1.13 s; GPUs held without progress are counted as long
+as they really were, and added.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from .running import DOMAIN, Jobs, noted, running
 from .table import Row, Run
 
 WORKERS, STEPS, INTERVAL, STEP_S, STEP_THERE_S = 8, 1600, 400, 0.02, 1.13
-PREEMPTED_AT = (696, 867, 1396, 1548)
+PREEMPTED_AFTER = (696, 171, 529, 152)
 RAY_PERIODIC, RAY_IN_TIME = 4656, 825
 SCRIPT = """
 import json, os, signal, sys, time
@@ -49,10 +50,19 @@ with open(f"{folder}/rank-{rank}", "a", buffering=1) as notes:
 
 @dataclass(frozen=True)
 class Waste:
-    """Steps done again, by all workers; GPU-seconds held without progress because of the preemptions."""
+    """Steps done again, by all workers. GPU-seconds held without progress because of the preemptions: before the release, from
+    the placement to the start, from there to the first step.
+    """
 
     again: int
-    held_s: float
+    leaving_s: float
+    starting_s: float
+    restoring_s: float
+
+    @property
+    def held_s(self) -> float:
+        """All of them."""
+        return self.leaving_s + self.starting_s + self.restoring_s
 
     @property
     def gpu_s(self) -> float:
@@ -65,7 +75,7 @@ def measure(run: Run) -> list[Row]:
     nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": f"{WORKERS}xH100-80GB"}]
     with Stack(run.folder, Plan(nodes=nodes)) as stack:
         in_time, periodic = asyncio.run(_measure(run, stack))
-    what = f"GPU-seconds wasted, {WORKERS} workers, {len(PREEMPTED_AT)} preemptions, saved just in time"
+    what = f"GPU-seconds wasted, {WORKERS} workers, {len(PREEMPTED_AFTER)} preemptions, saved just in time"
     detail = {"in_time": vars(in_time), "periodic": vars(periodic), "ray": {"in_time": RAY_IN_TIME, "periodic": RAY_PERIODIC}}
     return [
         Row(what, in_time.gpu_s, "GPU-s", "≤ 100 (ray#65047: 825)", periodic.gpu_s,
@@ -78,7 +88,10 @@ async def _measure(run: Run, stack: Stack) -> tuple[Waste, Waste]:
     async with running(stack, run.folder / "jobs", 1) as jobs:
         for way in ("in-time", "periodic"):
             waste = await _waste(jobs, way)
-            run.say(f"{way}: {waste.again} steps done again, {waste.held_s:.1f} GPU-s held without progress")
+            run.say(
+                f"{way}: {waste.again} steps done again; GPU-s held: {waste.leaving_s:.1f} leaving, "
+                f"{waste.starting_s:.1f} starting, {waste.restoring_s:.1f} restoring"
+            )
             wastes.append(waste)
     return wastes[0], wastes[1]
 
@@ -87,8 +100,8 @@ async def _waste(jobs: Jobs, way: str) -> Waste:
     notes = jobs.folder / way
     notes.mkdir()
     await jobs.submit(way, SCRIPT, str(notes), way, str(STEPS), str(INTERVAL), str(STEP_S), tasks=WORKERS)
-    for attempt, at in enumerate(PREEMPTED_AT, 1):
-        await _done(notes, attempt, at)
+    for attempt, steps in enumerate(PREEMPTED_AFTER, 1):
+        await _done(notes, attempt, steps)
         await jobs.ask(EvictJob(job=way, reason="bench"))
         await jobs.until(way, "JobRequeued", attempt)
     await jobs.until(way, "JobEnded", 1)
@@ -97,12 +110,19 @@ async def _waste(jobs: Jobs, way: str) -> Waste:
     ranks = [noted(notes / f"rank-{rank}") for rank in range(WORKERS)]
     assert all({line["step"] for line in lines} == set(range(STEPS)) for lines in ranks)
     again = sum(len(lines) - STEPS for lines in ranks)
-    return Waste(again, sum(_held(jobs, way, rank, lines) for rank, lines in enumerate(ranks)))
+    held = [_held(jobs, way, rank, lines) for rank, lines in enumerate(ranks)]
+    return Waste(again, *(sum(part) for part in zip(*held, strict=True)))
 
 
-async def _done(notes: Path, attempt: int, step: int) -> None:
-    """Until this attempt has done that step."""
-    while _newest(notes / "rank-0") < (attempt, step):  # noqa: ASYNC110 - the job tells nobody of each of its steps
+async def _done(notes: Path, attempt: int, steps: int) -> None:
+    """Until this attempt has done so many steps."""
+    begun: int | None = None
+    while True:
+        now, step = _newest(notes / "rank-0")
+        if now == attempt:
+            begun = step if begun is None else begun
+            if step >= begun + steps:
+                return
         await asyncio.sleep(STEP_S)
 
 
@@ -117,12 +137,15 @@ def _newest(path: Path) -> tuple[int, int]:
     return line["attempt"], line["step"]
 
 
-def _held(jobs: Jobs, way: str, rank: int, lines: list[dict[str, Any]]) -> float:
-    """Of one GPU: from the last step of each attempt to its release, and from its next placement to the first step."""
-    released = {data["attempt"]: at for at, data in jobs.at[way]["TaskReleased"] if data["task"] == rank}
-    placed = {data["attempt"]: at for at, data in jobs.at[way]["JobPlaced"]}
-    held = 0.0
-    for attempt in range(1, len(PREEMPTED_AT) + 1):
-        held += released[attempt] - max(line["to"] for line in lines if line["attempt"] == attempt)
-        held += min(line["from"] for line in lines if line["attempt"] == attempt + 1) - placed[attempt + 1]
-    return held
+def _held(jobs: Jobs, way: str, rank: int, lines: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Of one GPU: from the last step of each attempt to its release; from the next placement to the start; to the first step."""
+    at = {
+        kind: {data["attempt"]: when for when, data in jobs.at[way][kind] if data.get("task", rank) == rank}
+        for kind in ("TaskReleased", "JobPlaced", "TaskStarted")
+    }
+    leaving = starting = restoring = 0.0
+    for attempt in range(1, len(PREEMPTED_AFTER) + 1):
+        leaving += at["TaskReleased"][attempt] - max(line["to"] for line in lines if line["attempt"] == attempt)
+        starting += at["TaskStarted"][attempt + 1] - at["JobPlaced"][attempt + 1]
+        restoring += min(line["from"] for line in lines if line["attempt"] == attempt + 1) - at["TaskStarted"][attempt + 1]
+    return leaving, starting, restoring

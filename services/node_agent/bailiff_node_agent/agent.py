@@ -390,9 +390,9 @@ class Agent:
         return verdicts
 
     async def _start(self, command: StartTask) -> None:
-        """Each task under its own fence: once it was looked at, no repeat of the order starts anything more."""
+        """Each task under its own fence: once it was looked at, no repeat of the order starts anything more. All begin at once."""
         whole = {at.task: at.devices if part_of(at, ()) is None else () for at in command.tasks}
-        verdicts = self._verdicts(command, whole)
+        verdicts, launches = self._verdicts(command, whole), list[Launch | None]()
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
             if verdicts[task.task] == "stale":
@@ -404,7 +404,8 @@ class Agent:
             if refusal is not None:
                 self._tell(key, TaskNotStarted, order=command.order.seq, reason=refusal)
             else:
-                await self._launch(command, task, key)
+                launches.append(await self._ready(command, task, key))
+        await asyncio.gather(*(self._launch(launch) for launch in launches if launch is not None))
 
     def _lacks(self, command: StartTask, task: TaskAt) -> str | None:
         there = {device.id for device in self.machine.inventory.list()}
@@ -431,7 +432,8 @@ class Agent:
     def _devices_in_use(self) -> set[str]:
         return {device for held in self._held.values() if held.state != "released" for device in held.devices}
 
-    async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
+    async def _ready(self, command: StartTask, task: TaskAt, key: TaskKey) -> Launch | None:
+        """From here on its devices are taken. None where it cannot be started, which is then told."""
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
@@ -450,7 +452,7 @@ class Agent:
             )
         except SecretMissing as missing:
             self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
-            return
+            return None
         part = part_of(task, devices)
         if part is not None:
             self._shares.enter(str(key), part)
@@ -458,9 +460,13 @@ class Agent:
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
         room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
         launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room)
-        held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
-        state = await machine.runtimes[spec.runtime].start(launch)
-        self._tell(key, TaskIsRunning)
+        self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
+        return launch
+
+    async def _launch(self, launch: Launch) -> None:
+        held = self._held[launch.key]
+        state = await self.machine.runtimes[held.runtime].start(launch)
+        self._tell(held.key, TaskIsRunning)
         if isinstance(state, Exit):
             self._exited(held, state)
 
