@@ -390,7 +390,7 @@ class Agent:
         return verdicts
 
     async def _start(self, command: StartTask) -> None:
-        """Each task under its own fence: once it was looked at, no repeat of the order starts anything more. All begin at once."""
+        """Each task under its own fence: no repeat of the order starts anything more. They start side by side."""
         whole = {at.task: at.devices if part_of(at, ()) is None else () for at in command.tasks}
         verdicts, launches = self._verdicts(command, whole), list[Launch | None]()
         for task in command.tasks:
