@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bailiff_bus.messages import MigrateJob
+from bailiff_bus.messages import CancelJob, MigrateJob
 from bailiff_devstack.stack import Plan, Stack
 
 from .running import DOMAIN, Jobs, noted, running
@@ -64,8 +64,10 @@ async def _moved(run: Run, jobs: Jobs, mib: int, times: int) -> Row:
         raw.append(await asyncio.to_thread(_raw, folder / "raw", mib))
         await jobs.ask(MigrateJob(job=job, reason="bench"))
     await jobs.until(job, "TaskResumed", times + 1)
+    await jobs.ask(CancelJob(job=job, reason="bench"))
+    await jobs.until(job, "JobEnded", 1)
     notes = noted(folder / "noted")
-    left, came = [line for line in notes if "done" in line], [line["begins"] for line in notes if "begins" in line][1:]
+    left, came = [line for line in notes if "done" in line][:times], [line["begins"] for line in notes if "begins" in line][1:]
     pauses = [begins - line["done"] for line, begins in zip(left, came, strict=True)]
     saving = median(line["saved"] - line["done"] for line in left)
     run.say(f"{mib} MiB: {saving:.2f} s of them to save, then exit, release, start and restore")
