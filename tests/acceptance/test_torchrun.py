@@ -20,7 +20,7 @@ from bailiff_node_agent.runtime import TaskKey, supervisor, wall
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-SCRIPT, STEPS = ROOT / "docs/jobs/train_ddp.py", 6000
+SCRIPT, STEPS = ROOT / "docs/jobs/train_ddp.py", 3000
 FRAMEWORKS = Path(os.environ.get("BAILIFF_TEST_FRAMEWORKS", ROOT / ".venv-frameworks/bin/python"))
 SLOW_S = 300  # importing PyTorch five times on two cores takes its time
 

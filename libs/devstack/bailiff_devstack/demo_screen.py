@@ -48,6 +48,7 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
+            self._live.update(self._panel())
             self._live.stop()
 
     async def redraw(self) -> NoReturn:
