@@ -58,7 +58,7 @@ def losses(records: Sequence[Record], job: str, killed_at: int) -> list[Loss]:
             case facts.EvictionBegun(job=it) if it == job:
                 now.at["eviction begun"] = record.time
             case facts.EvictionStaged(job=it, stage=stage) if it == job and stage in STAGES:
-                now.stages[STAGES[stage]] = data.after
+                now.stages[STAGES[stage]] = 0 if stage == "noticed" else data.after  # that one is told when all of it is on disk
                 now.notice_by = min(now.notice_by or record.time, record.time - data.after)
             case facts.TaskExited(job=it) if it == job and data.exit_code != 0:
                 if "exited" in now.at or not found:

@@ -26,7 +26,7 @@ URGENT = "serve-1"
 TRAIN_STEPS = 1500
 SERVE_SECONDS = 3
 WATCHED_STEPS = 10  # so many are seen before the next thing happens
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LOOK_S = 0.05
 HOW_NUMPY_COMPUTES = {name: value for name, value in os.environ.items() if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "NPY_"))}
 """What this process was told of it: jobs that are told otherwise round otherwise, and are not given this by themselves."""
