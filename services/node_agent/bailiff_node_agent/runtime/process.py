@@ -432,8 +432,10 @@ class ProcessRuntime:
         if running and not ended and is_supervised(control):
             return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
         marks = {f"{name}={value}".encode() for name, value in _marks(key, self._wall(key)).items()}
-        roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
-        if running and not ended and running["boot_id"] == supervisor.boot_id():
+        this_boot = running is not None and running["boot_id"] == supervisor.boot_id()
+        oldest = running["supervisor_started"] if running and this_boot else 0
+        roots = [process for process in processes if process.started >= oldest and marks <= _environment(process.pid)] + in_group
+        if running and not ended and this_boot:
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
             pid, started = running["pid"], running["started"]
             if not any(process.pid == pid and process.started != started for process in processes):
