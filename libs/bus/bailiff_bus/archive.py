@@ -13,8 +13,8 @@ from .port import Headers, Message
 from .topics import AUDIT
 
 PAGE = 5_000
+NAMES_KNOWN = 1_000
 _LENGTH = struct.Struct(">I")
-_lengths = [_LENGTH.pack(length) for length in range(1024)]
 
 
 class NotInArchive(Exception):
@@ -23,11 +23,7 @@ class NotInArchive(Exception):
 
 def packed(headers: Headers) -> bytes:
     """Headers in their order as bytes: name and value of each, each after its length in 4 bytes, big-endian."""
-    parts = []
-    for name, value in headers:
-        raw = name.encode()
-        parts += (_length(len(raw)), raw, _length(len(value)), value)
-    return b"".join(parts)
+    return b"".join([part for name, value in headers for part in (_NAMES[name], _LENGTHS[len(value)], value)])
 
 
 def unpacked(raw: bytes) -> Headers:
@@ -47,8 +43,22 @@ def unpacked(raw: bytes) -> Headers:
     return tuple(zip([name.decode() for name in parts[::2]], parts[1::2], strict=True))
 
 
-def _length(length: int) -> bytes:
-    return _lengths[length] if length < 1024 else _LENGTH.pack(length)
+class _Lengths(dict[int, bytes]):
+    def __missing__(self, length: int) -> bytes:
+        return _LENGTH.pack(length)
+
+
+class _Names(dict[str, bytes]):
+    def __missing__(self, name: str) -> bytes:
+        raw = name.encode()
+        found = _LENGTH.pack(len(raw)) + raw
+        if len(self) < NAMES_KNOWN:
+            self[name] = found
+        return found
+
+
+_LENGTHS = _Lengths({length: _LENGTH.pack(length) for length in range(1024)})
+_NAMES = _Names()
 
 
 @dataclass(frozen=True, slots=True)

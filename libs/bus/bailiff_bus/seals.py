@@ -200,7 +200,8 @@ def seal_in(message: Message, domain: str) -> LogSealed | SealingKey | None:
 class SealedWalk:
     """Holds records against seals while a log is walked: `add` each record's hash in turn, then `finish`.
 
-    problem: the first seal that the log does not fit, in words; sound: up to which record it fits.
+    problem: the first seal that the log does not fit, in words; sound: so many records fit. tree: of what is before the
+    records that are walked.
     """
 
     chain: SealChain
@@ -208,6 +209,10 @@ class SealedWalk:
     problem: str = ""
     sound: int = 0
     _next: int = 0
+
+    def __post_init__(self) -> None:
+        self.sound = self.tree.size
+        self._next = sum(seal.size <= self.tree.size for seal in self.chain.seals)
 
     def add(self, record_hash_hex: str) -> None:
         """The next record that continues the chain."""
@@ -227,6 +232,8 @@ class SealedWalk:
     def finish(self) -> str:
         """The problem, or what is missing at the end of the log."""
         seals = self.chain.seals
+        if not self.problem and self.chain.trusted and not seals:
+            self.problem = "there is no seal by a key that is to be trusted"
         if not self.problem and self._next < len(seals):
             self.problem = (
                 f"{seals[-1].size} records were sealed, the log goes to record {self.tree.size - 1} only: "

@@ -54,6 +54,7 @@ class Verification(TypedDict):
     """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
 
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
+    sealed: how many records stand under a seal that they fit; seal_problem: why not, where they do not.
     """
 
     domain: str
@@ -69,6 +70,10 @@ class Verification(TypedDict):
     orphan_list: list[OrphanFound]
     broken: BreakFound | None
     unexplained: int
+    seals: int
+    sealed: int
+    seal_keys: list[str]
+    seal_problem: str
 
 
 @dataclass
@@ -138,6 +143,10 @@ class Walk:
             "orphan_list": self.orphans,
             "broken": self.broken,
             "unexplained": self.unexplained,
+            "seals": 0,
+            "sealed": 0,
+            "seal_keys": [],
+            "seal_problem": "",
         }
 
     def unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:

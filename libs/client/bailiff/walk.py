@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterable
 from typing import TypedDict
 
 from bailiff_bus.port import Message
+from bailiff_bus.seals import SealedWalk
 from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
-from bailiff_core.records import decode
+from bailiff_core.records import ChainHead, decode
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_core.replay import Difference, Replay
 
@@ -16,17 +17,28 @@ __all__ = [
 ]  # fmt: skip
 
 
-async def verify(domain: str, messages: AsyncIterable[Message]) -> Verification:
-    """Walk the whole log."""
+async def verify(
+    domain: str, messages: AsyncIterable[Message], seals: SealedWalk | None = None, start: ChainHead | None = None
+) -> Verification:
+    """Walk the whole log, and hold it against its seals. start: where it stands, if not at its beginning."""
     walk = Walk(domain)
+    if start is not None and start.next_seq:
+        walk.resume(start, "", -1, ())
     async for message in messages:
         wire = walk.judge(message)
         if wire is not None:
+            if seals is not None:
+                seals.add(walk.head.hash)
             try:
                 decode(wire)
             except UnreadableRecord as error:
                 walk.unreadable(wire, message.offset, error)
-    return walk.verification()
+    found = walk.verification()
+    if seals is not None:
+        found["seal_problem"] = seals.finish()
+        found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.sound, seals.chain.keys
+        found["ok"] = found["ok"] and not found["seal_problem"]
+    return found
 
 
 async def before(seq: int, domain: str, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
