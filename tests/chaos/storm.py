@@ -32,8 +32,8 @@ from bailiff_bus.messages import CancelJob, MessageBody
 from bailiff_core.fold import apply
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
-from bailiff_core.records.decisions import JobPlaced, PreemptionDecided
-from bailiff_core.records.facts import DecisionFailed, InputRejected, WriterStarted
+from bailiff_core.records.decisions import JobEnded, JobPlaced, PreemptionDecided
+from bailiff_core.records.facts import DecisionFailed, InputRejected, TaskExited, WriterStarted
 
 CENTRAL = ("admission", "victim-selection", "eviction-executor")
 PROCESSES = (*CENTRAL, *(f"{name}-b" for name in CENTRAL), "node-agent", "node-agent-2")
@@ -239,7 +239,8 @@ class Storm:
         assert not refused, refused
         ends = {name: watch.job(name).phase for name in work.jobs}
         odd = {name: end for name, end in ends.items() if end != "succeeded" and not (end == "cancelled" and work.jobs[name])}
-        assert not odd, f"jobs that should have ended well: {odd}"
+        how = [data for name in odd for kind in (TaskExited, JobEnded) for data in watch.facts(kind, job=name)]
+        assert not odd, f"jobs that should have ended well: {odd}, {how}"
         watch.assert_started_once(*work.jobs)
         await asyncio.to_thread(_judge, watch)
         replay = await watch.verify(orphans=True)

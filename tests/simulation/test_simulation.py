@@ -13,7 +13,7 @@ import pytest
 from .shrink import shrink
 from .world import run
 
-FEW = 70
+FEW = 40
 MANY = 10_000
 STEP = 10
 SHRINK_S = 60.0

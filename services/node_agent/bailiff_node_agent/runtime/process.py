@@ -344,9 +344,11 @@ class ProcessRuntime:
 
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
-        while strays := await asyncio.to_thread(_without_folder, self._tasks):
+        killed: set[supervisor.Process] = set()
+        while strays := await asyncio.to_thread(_without_folder, self._tasks) or [*filter(_lives, killed)]:
             for process in strays:
                 supervisor.send(process, signal.SIGKILL)
+            killed.update(strays)  # one that dies has no environment to be known by any more, and may still hold a GPU
             await asyncio.sleep(POLL_S)
 
     def _tree(self, key: TaskKey) -> list[supervisor.Process]:
@@ -414,6 +416,11 @@ def _without_folder(tasks: Path) -> list[supervisor.Process]:
     found = {process for process in processes if process.pid in roots - supervisors} | set(children)
     # A supervisor goes last, since it holds the tree together; without a folder it ends by itself.
     return sorted(found) or sorted(process for process in processes if process.pid in roots)
+
+
+def _lives(process: supervisor.Process) -> bool:
+    now = supervisor.read_process(process.pid)
+    return now is not None and now.started == process.started
 
 
 def _command(pid: int) -> list[bytes]:
