@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -85,9 +86,10 @@ class EmbeddedPostgres:
         command = [str(_binaries() / "postgres"), "-D", str(self.folder / "data")]
         for name, value in options.items():
             command += ["-c", f"{name}={value}"]
-        if _as_another() and self._die_with_parent:  # entering the namespace forgets whose death is meant
+        before = _as_another(self.folder)
+        if before and self._die_with_parent:  # to become another user forgets whose death is meant
             command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), *command]
-        self._popen = spawn([*_as_another(), *command], log=self.log, die_with_parent=self._die_with_parent)
+        self._popen = spawn([*before, *command], log=self.log, die_with_parent=self._die_with_parent)
         write_record(self.folder, NAME, Identity.of(self._popen.pid))
         if not wait_until(self._answers_or_died, timeout_s) or self._popen.poll() is not None:
             self.close()
@@ -137,15 +139,16 @@ class EmbeddedPostgres:
         password = self.folder / "password"
         password.touch(mode=0o600)
         password.write_text(secrets.token_urlsafe(24))
+        before = _as_another(self.folder)
         command = [
-            *_as_another(), str(_binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password),
+            *before, str(_binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", USER, "--pwfile", str(password),
             "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PostgresStartError(f"PostgreSQL's initdb failed:\n{done.stdout}{done.stderr}")
         single = [
-            *_as_another(), str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres",
+            *before, str(_binaries() / "postgres"), "--single", "-D", str(self.folder / "data"), "postgres",
         ]  # fmt: skip
         done = subprocess.run(single, input=f"CREATE DATABASE {USER};\n", capture_output=True, text=True, check=False)
         if done.returncode:
@@ -183,8 +186,18 @@ def _binaries() -> Path:
     return found
 
 
-def _as_another() -> list[str]:
-    """What to put before a command that must not be root."""
+def _as_another(folder: Path) -> list[str]:
+    """What to put before a command that must not be root. Without user namespaces the folder is given to nobody's user."""
     if os.geteuid() != 0:
         return []
-    return ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"]
+    if _namespaces_work():
+        return ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"]
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, int(NOBODY), int(NOBODY), follow_symlinks=False)
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+
+@cache
+def _namespaces_work() -> bool:
+    tried = ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "true"]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
