@@ -63,12 +63,13 @@ class Archiver:
                 await self._archive(position)
             except Broken as broken:
                 await mark_broken(self._db, position.id, str(broken))
-                self._metrics.archive_broken.labels(self._pool.name).set(1)
+                domain = self._pool.name
+                self._metrics.archive_broken.labels(domain).set(1)
                 self._say(str(broken))
                 if broken.code == "archive-log-lost":
-                    await self._alarms.alarm(self._pool.name, "archive-log-lost", str(broken))
+                    await self._alarms.alarm(domain, "archive-log-lost", str(broken))
                 else:
-                    await self._alarms.alarm(self._pool.name, "archive-log-broken", str(broken))
+                    await self._alarms.alarm(domain, "archive-log-broken", str(broken))
                 await asyncio.sleep(LOOK_AGAIN)
 
     async def _archive(self, position: Position) -> None:

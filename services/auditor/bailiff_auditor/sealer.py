@@ -90,13 +90,14 @@ class Sealer:
 
     async def _may_seal(self, connection: Connection, position: Position) -> bool:
         """Whether our key is the log's, or may become it."""
+        domain = self._domain
         body = make_key(self._key, self._domain, position.identity, self._before if self._chain.keys else None)
         if body.key in self._chain.keys[-1:]:
             return True
         try:
             self._chain.take(body)
         except Disproved as no:
-            await self._alarms.alarm(self._domain, "seal-key-unknown", f"{self._domain} is not sealed any more: {no}")
+            await self._alarms.alarm(domain, "seal-key-unknown", f"{domain} is not sealed any more: {no}")
             return False
         await _note_key(connection, position.id, body, await self._publish(body))
         return True

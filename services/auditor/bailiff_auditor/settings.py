@@ -16,7 +16,7 @@ class AuditorSettings(ServiceSettings):
     are new ones. usage_seconds: how often projects' use is noted, in log time.
     """
 
-    postgres: SecretStr = SecretStr("postgresql://bailiff@127.0.0.1:5432/bailiff")
+    postgres: SecretStr
     postgres_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     seal_key: Path | None = None
     seal_key_before: Path | None = None
