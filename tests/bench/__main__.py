@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import core, engine, fleet, fold, intake, job, placements, preemptions, replicas, restart, told
+from . import archive, core, engine, fleet, fold, intake, job, placements, preemptions, replicas, restart, told
 from .table import Row, Run, show
 
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
@@ -27,6 +27,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "fleet": fleet.measure,
     "restart": restart.measure,
     "job": job.measure,
+    "archive": archive.measure,
 }
 
 
