@@ -283,6 +283,7 @@ class Story:
     def joined(
         self, name: str, gpus: int = 8, cpu: int = 1000, gib: int = 1000, slots: int = 1000, boot: int = 1,
         missing: Sequence[int] = (), sick: Sequence[int] = (), labels: dict[str, str] | None = None, model: str = "h100",
+        checkpoints: str | None = None,
     ) -> facts.NodeJoined:  # fmt: skip
         """The fact that a node's agent announced itself in its `boot`th life."""
         known = self.pool.node_numbers.get(name)
@@ -297,6 +298,7 @@ class Story:
             memory_bytes=gib * GIB,
             max_tasks=slots,
             labels=labels or {},
+            checkpoints=checkpoints,
             devices=tuple(
                 facts.DeviceFacts(id=f"GPU-{name}-{n}", model=model, memory_bytes=80 * GIB, healthy=n not in sick)
                 for n in range(gpus)

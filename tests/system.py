@@ -494,7 +494,9 @@ def http_get(port: int, path: str) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def systems(factory: pytest.TempPathFactory, name: str, **made_with: Any) -> Iterator[Callable[[], System]]:
+def systems(
+    factory: pytest.TempPathFactory, name: str, kind: Callable[..., System] = System, **made_with: Any
+) -> Iterator[Callable[[], System]]:
     """One system for many tests, made with these arguments; after a story that failed, a new one."""
     current: list[System] = []
 
@@ -502,7 +504,7 @@ def systems(factory: pytest.TempPathFactory, name: str, **made_with: Any) -> Ite
         if current and current[0].broken:
             current.pop().stop()
         if not current:
-            current.append(System(factory.mktemp(name), **made_with))
+            current.append(kind(factory.mktemp(name), **made_with))
             current[0].start()
         return current[0]
 

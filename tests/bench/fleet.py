@@ -7,13 +7,10 @@ import asyncio
 import time
 
 from bailiff_bus import topics
-from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.metrics import Metrics
-from bailiff_bus.view import DomainView
 from bailiff_devstack.stack import Plan, Stack
 
 from .requests import submit_message
-from .system import cpu_seconds, megabytes, publishing, spent, watching
+from .system import all_joined, cpu_seconds, megabytes, publishing, spent, watching
 from .table import Row, Run
 
 DOMAIN = "pool-a"
@@ -32,7 +29,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
     everything = jobs * 5 // 2
     requests = [submit_message(DOMAIN, f"job-{n}") for n in range(everything)]
     async with watching(kafka, topics.AUDIT.name) as audit, publishing(kafka) as producer:
-        await _all_joined(stack, nodes)
+        await all_joined(stack, DOMAIN, nodes)
         cpu, began = cpu_seconds(stack), time.perf_counter()
         for headers, value in requests[:jobs]:
             await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
@@ -56,15 +53,3 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
             for name, value in sorted(memory.items())
         ),
     ]
-
-
-async def _all_joined(stack: Stack, nodes: int) -> None:
-    """Until the log has every node."""
-    view = DomainView(KafkaBus(stack.kafka.bootstrap), DOMAIN, 0, Metrics())
-    try:
-        async with asyncio.timeout(60):
-            while len(view.pool.nodes) < nodes:
-                await view.advance(0.5)
-    finally:
-        await view.close()
-        await view.bus.close()

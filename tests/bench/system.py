@@ -12,6 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.view import DomainView
 from bailiff_devstack.stack import Stack
 
 PATIENCE_S = 150.0
@@ -167,16 +169,29 @@ async def raw_produce_and_consume(bootstrap: str, records: list[ConsumerRecord],
     return seconds
 
 
+async def all_joined(stack: Stack, domain: str, nodes: int) -> None:
+    """Until the log of the domain has so many nodes."""
+    view = DomainView(KafkaBus(stack.kafka.bootstrap), domain, 0, Metrics())
+    try:
+        async with asyncio.timeout(60):
+            while len(view.pool.nodes) < nodes:
+                await view.advance(0.5)
+    finally:
+        await view.close()
+        await view.bus.close()
+
+
 def megabytes(stack: Stack) -> dict[str, float]:
     """Resident memory of each service, and of the broker."""
     return {name: _status(stack.processes.pid(name), "VmRSS") / 1024 for name in stack.processes.running()}
 
 
 def cpu_seconds(stack: Stack) -> dict[str, float]:
-    """Processor time of each service so far."""
+    """Processor time of each service so far, and of the broker."""
     found = {}
-    for name in stack.processes.running():
-        fields = Path(f"/proc/{stack.processes.pid(name)}/stat").read_text().rsplit(") ", 1)[1].split()
+    pids = {name: stack.processes.pid(name) for name in stack.processes.running()} | {"kafka": stack.kafka.pid}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
         found[name] = (int(fields[11]) + int(fields[12])) / 100
     return found
 

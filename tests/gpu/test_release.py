@@ -134,7 +134,7 @@ async def test_a_stranger_on_the_device_keeps_others_off_until_it_is_gone(
     def report(kind: type, **_: Any) -> None:
         said.append(kind)
 
-    custody = Custody(inventory, MemoryStorage(), "boot", report, holders=set)
+    custody = Custody(inventory, MemoryStorage(), "boot", report, holders=dict)
     custody.adopted()
     assert custody.refusal([gpu], alone=True) is None
     with subprocess.Popen([sys.executable, "-c", HOLDS], cwd=tmp_path) as stranger:  # noqa: ASYNC220 - it returns at once

@@ -51,6 +51,16 @@ for step in range(start, total):
 print("weights", weights)
 """
 
+TERM_AT_THE_VERY_END = """
+import os, signal
+
+class Last:
+    def __del__(self, kill=os.kill, own=os.getpid(), term=signal.SIGTERM):
+        kill(own, term)
+
+last = Last()
+"""
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[JobNode]:
@@ -164,6 +174,16 @@ def test_term_alone_is_notice_enough_to_save_and_leave(tmp_path: Path, node: Job
     ended(process, 85)
     assert node.stages() == ["resumed", "checkpoint_started", "checkpoint_committed", "yielding"]
     assert node.said("checkpoint_committed")[-1]["step"] == node.word(STEP)
+
+
+def test_term_at_the_very_end_of_leaving_changes_nothing(tmp_path: Path, node: JobNode) -> None:
+    """While Python takes itself apart no handler of ours is in force any more."""
+    script = Script(tmp_path, node)
+    process = script.run("-c", TERM_AT_THE_VERY_END + SCRIPT, "1000000000", "10", "50")
+    script.until(process, lambda: node.word(STEP) > 100)
+    node.notice(agreed=0)
+    ended(process, 85)
+    assert node.stages()[-1] == "yielding"
 
 
 def test_the_training_of_the_demo_ends_with_the_same_bits(tmp_path: Path, node: JobNode) -> None:

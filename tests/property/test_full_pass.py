@@ -8,11 +8,14 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests import log_builder
+from tests.log_builder import MINUTE, Story, policy
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, Step, steps
 
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.model.pool import Pool
 from bailiff_core.queue.order import enqueue
+from bailiff_core.records import facts
 from bailiff_core.records.payload import Decision
 from bailiff_core.turn import decide
 
@@ -99,3 +102,23 @@ def test_both_in_longer_histories(other: Callable[[Pool], Pool], told: list[Step
     with deciding(other):
         Busy().tell(told)
         Chance(shared=other is afresh).tell(turns)
+
+
+def two_that_may_make_room() -> Story:
+    """`slow` is just being started on a, `known` runs on b; whichever ends first makes room for `head`. `small` fits on a."""
+    story = Story(policy(preemption={"verbs": ["allocate"]}))
+    for name in "ab":
+        story.node(name, gpus=4)
+    story.runs("known", TaskGroup(count=1, gpu_milli=3000, nodes=("b",)), run_time_limit="65m")
+    story.submit("slow", TaskGroup(count=1, gpu_milli=3000, nodes=("a",)), run_time_limit="60m")
+    story.submit("head", gpus=4)
+    story.submit("small", TaskGroup(count=1, gpu_milli=1000, nodes=("a",)))
+    assert story.job("small").phase == "pending", "room on a is kept for the head"
+    return story
+
+
+def test_who_was_passed_over_is_tried_again_when_time_alone_moves_the_place_that_is_kept() -> None:
+    with deciding(afresh):
+        story = two_that_may_make_room()
+        story.turn(facts.ClockAdvanced(), after=10 * MINUTE)
+        assert story.job("small").phase == "starting", "slow would now end after known, and so the head is kept a place on b"

@@ -196,7 +196,8 @@ def check_world(seed: int, verb: Verb, steps: int = 20_000) -> Answer:
             assert not best, f"{best} would do"
         return answer
     choice = chosen(pool, answer)
-    assert makes_room(pool, asker, choice)
+    most = shares if verb == "preempt" else None
+    assert makes_room(pool, asker, choice, most)
     taken = {name: count - len(units_moved(pool, answer, name)) for name, count in choice.items()}
     best = best_choice(pool, shares, asker, verb)
     if best is None:
@@ -206,7 +207,7 @@ def check_world(seed: int, verb: Verb, steps: int = 20_000) -> Answer:
         assert not any(makes_room(pool, asker, {**choice, name: 0}) for name in choice)
     else:
         assert allowed(pool, shares, asker, verb, choice)
-        assert irreducible(pool, asker, choice)
+        assert irreducible(pool, asker, choice, most)
         under = under_shares(pool, shares) if verb == "reclaim" else None
         assert cost(pool, choice, under) >= cost(pool, best, under)
         if answer.explanation.proven:

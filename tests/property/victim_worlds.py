@@ -64,6 +64,7 @@ def random_policy(random: Random, verb: str) -> Policy:
     preemption: dict[str, object] = {
         "scope": random.choice((None, "pool", "project")),
         "quota_shields": random.random() < 0.5,
+        "within_share": random.random() < 0.7,
         "most_moved": random.choice((-1, 1, 2, 3)),
     }
     budgets = [{"name": "careful", "labels": {"kind": "careful"}, "most": random.choice((0, 1))}] if random.random() < 0.2 else []
@@ -349,28 +350,43 @@ def allocatable(pool: Pool, shares: Mapping, project: str) -> int:
 def shields_allow(pool: Pool, shares: Mapping, asker: Job, choice: Choice) -> bool:
     """Under scope `pool`: work within its own project's quota stays, tested before each unit.
 
-    Beyond the text: from an asker whose project would be above its share, work within the share stays, for reclaim would
-    take the room straight back.
+    Beyond the text: with reclaim on, from an asker whose project would be above its quota or share, work within the
+    quota or the share stays, and within that of projects above, for reclaim would take the room straight back.
     """
     rules = pool.policy.preemption
     if pool.policy.scope != "pool" or not pool.policy.projects:
         return True
-    mine = above(pool, asker.project)[0]
-    most = allocatable(pool, shares, mine)
+    mine = above(pool, asker.project)
     asked = gpu_milli(asker, set(asked_first(asker)))
-    beyond = "reclaim" in rules.verbs and most != UNLIMITED and used(pool, mine, {}) + asked > most
-    if not beyond and not rules.quota_shields:
-        return True
+    beyond_share, beyond_quota = [], []
+    for name in mine[:-1] if "reclaim" in rules.verbs else []:
+        most, quota = allocatable(pool, shares, name), bound_of(pool, name)
+        beyond_share += [name] if most != UNLIMITED and used(pool, name, {}) + asked > most else []
+        beyond_quota += [name] if quota != UNLIMITED and used(pool, name, {}) + asked > quota else []
 
     def may(job: Job, unit: list[int], gone: Mapping[str, set[int]]) -> bool:
         if job.project == asker.project:
             return True
-        theirs = above(pool, job.project)[0]
-        kept = allocatable(pool, shares, theirs) if beyond else bound(pool, theirs, "quota")
+        theirs = above(pool, job.project)
+        side = [name for name in mine if name not in theirs]
+        share, taken_back = (any(name in beyond for name in side) for beyond in (beyond_share, beyond_quota))
+        if not taken_back and not rules.quota_shields:
+            return True
         uses = any(asked.gpu_milli or asked.gpu_share_milli for asked in job.demand.tasks) and bool(unit)
-        return uses and kept != UNLIMITED and used(pool, theirs, gone) > kept
+        for name in theirs if taken_back else theirs[:1]:
+            if name in mine and name != theirs[0]:
+                break
+            kept = allocatable(pool, shares, name) if share else bound_of(pool, name)
+            if not uses or kept == UNLIMITED or used(pool, name, gone) <= kept:
+                return False
+        return True
 
     return in_some_order(pool, choice, may)
+
+
+def bound_of(pool: Pool, project: str) -> int:
+    """The quota; what is unnamed has none of its own to lean on."""
+    return 0 if project.endswith("*") else bound(pool, project, "quota")
 
 
 def budgets_allow(pool: Pool, choice: Choice) -> bool:
@@ -393,6 +409,17 @@ def within_limits(pool: Pool, asker: Job, gone: Mapping[str, set[int]]) -> bool:
         if asked and not asker.preemptible and quota != UNLIMITED and used(pool, project, {}, preemptible=False) + asked > quota:
             return False
     return True
+
+
+def within_share(pool: Pool, shares: Mapping, asker: Job, gone: Mapping[str, set[int]]) -> bool:
+    """Beyond the text: preempt carries no project above both its fair share and what it used before."""
+    rules = pool.policy.preemption
+    if not pool.policy.projects or not rules.within_share or "reclaim" not in rules.verbs:
+        return True
+    asked = gpu_milli(asker, set(asked_first(asker)))
+    share = {name: amounts.gpu_milli for name, amounts in shares.items()}
+    path = above(pool, asker.project)[:-1]
+    return all(used(pool, name, gone) + asked <= max(share.get(name, 0), used(pool, name, {})) for name in path)
 
 
 # --- the answers
@@ -423,11 +450,12 @@ def choices(pool: Pool, asker: Job, verb: str) -> Iterator[Choice]:
         yield {job.id: count for job, count in zip(jobs, counts, strict=True) if count}
 
 
-def makes_room(pool: Pool, asker: Job, choice: Choice) -> bool:
-    """Whether the asker's unit stands, within all limits, once these have left."""
+def makes_room(pool: Pool, asker: Job, choice: Choice, shares: Mapping | None = None) -> bool:
+    """Whether the asker's unit stands, within all limits, once these have left. shares: under preempt, within them, too."""
     gone = leaving(pool, choice)
     tasks = tuple(asker.groups()[index] for index in asked_first(asker))
-    return within_limits(pool, asker, gone) and all_stand(free_room(pool, gone), tasks)
+    bounded = within_limits(pool, asker, gone) and (shares is None or within_share(pool, shares, asker, gone))
+    return bounded and all_stand(free_room(pool, gone), tasks)
 
 
 def allowed(pool: Pool, shares: Mapping, asker: Job, verb: str, choice: Choice) -> bool:
@@ -454,15 +482,17 @@ def best_choice(pool: Pool, shares: Mapping, asker: Job, verb: str) -> Choice | 
     """The best of all sets that make room and that the verb allows, or `None`."""
     under = under_shares(pool, shares) if verb == "reclaim" else None
     ranked = sorted(choices(pool, asker, verb), key=lambda choice: cost(pool, choice, under))
+    most = shares if verb == "preempt" else None
     for choice in ranked:
-        if makes_room(pool, asker, choice) and allowed(pool, shares, asker, verb, choice) and irreducible(pool, asker, choice):
+        room = makes_room(pool, asker, choice, most)
+        if room and allowed(pool, shares, asker, verb, choice) and irreducible(pool, asker, choice, most):
             return choice
     return None
 
 
-def irreducible(pool: Pool, asker: Job, choice: Choice) -> bool:
-    """Whether nobody of it could keep a unit."""
-    return not any(makes_room(pool, asker, {**choice, name: count - 1}) for name, count in choice.items())
+def irreducible(pool: Pool, asker: Job, choice: Choice, shares: Mapping | None = None) -> bool:
+    """Whether nobody of it could keep a unit. shares: as for `makes_room`."""
+    return not any(makes_room(pool, asker, {**choice, name: count - 1}, shares) for name, count in choice.items())
 
 
 def in_racks(random: Random, sketch: Sketch) -> list[str]:

@@ -31,7 +31,6 @@ from bailiff_core.model.amounts import Bounds, Weights
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import (
     Cooldown,
-    EvictionCap,
     EvictionRules,
     NodeRules,
     Policy,
@@ -93,7 +92,6 @@ def some_policy(random: Random) -> Policy:
         backfill=random.choice(["reserve", "greedy"]),
         protections=Protections(
             cooldown=Cooldown(job=random.choice([0, 3 * SECOND]), project=random.choice([0, 5 * SECOND])),
-            eviction_cap=EvictionCap(evictions=6, window=3600 * SECOND),  # what ends jobs displacing each other in turn
         ),
         priority_classes=(
             PriorityClass(name="inference", value=125, preemptible=False),

@@ -179,7 +179,7 @@ class World:
         self.witness = Witness(DOMAIN, loop.time)
         self.policy = plan.policy
         self.weather = Weather(Random(f"weather/{plan.seed}"), plan.bad, plan.slow)
-        self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0)
+        self.cluster = WatchedCluster(self.broker_time, self.weather, session_timeout=6.0, batch=1 + 2 * (plan.seed % 2))
         self.cluster.witness = self.witness
         for topic in topics.TOPICS.values():
             self.cluster.add_partitions(topic.name, plan.partitions[topic.name])
@@ -293,8 +293,8 @@ class World:
             for producer in bus._producers:
                 for letter in list(producer._letters)[: self.random.choice([0, 0, 1, 3, 100])]:
                     delay = self.random.uniform(0.001, 0.002)
-                    parts = (letter.topic, letter.partition, letter.key, letter.headers, letter.value)
-                    self.loop.call_later(delay, self.cluster.store, *parts)
+                    for parcel in letter.parcels:
+                        self.loop.call_later(delay, self.cluster.store, letter.topic, letter.partition, *parcel)
         process.kill()
 
     # --- disasters

@@ -380,7 +380,7 @@ def test_the_environment_of_a_task_is_told_whole() -> None:
         node="n", incarnation="i", sender="admission", sender_epoch=1, order=Order(epoch=1, seq=1), job="j", attempt=1,
         tasks=(at,), spec=JobSpec(command="true"), grace=1_000_000, master_node="n",
     )  # fmt: skip
-    rest = {"checkpoints": Path("/c"), "secrets": None, "master_address": None, "scratch": Path("/s")}
+    rest = {"checkpoints": Path("/c/job"), "secrets": None, "master_address": None, "scratch": Path("/s")}
     assert told == set(environment(command, at, device_bytes=1, **rest))
 
 

@@ -64,6 +64,7 @@ class Domains:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
+        gc.disable()  # a fold makes no cycles, and a state that grows would be looked through again and again
         tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
         tasks += [asyncio.ensure_future(work) for work in (self._follow_group(), self._measure_lag(), stop.wait())]
         try:
@@ -74,6 +75,7 @@ class Domains:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            gc.enable()
 
     async def _follow_group(self) -> None:
         while any(self._states.values()):
@@ -96,9 +98,10 @@ class Domains:
             try:
                 await view.open()
                 await view.catch_up()
-                gc.collect()
-                gc.freeze()  # the state stays: nobody need look through all of it for garbage again
                 self._states[pool.name] = None
+                if not any(self._states.values()):
+                    gc.freeze()  # the state stays: nobody need look through all of it for garbage, now or later
+                    gc.enable()
                 self._wake()
                 await self._stand_by(view, pool.partition)
                 await self._work_while_owned(view, pool)

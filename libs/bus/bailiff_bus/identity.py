@@ -56,7 +56,7 @@ def sign(
     actor: str = "",
 ) -> tuple[str, str]:
     """`keyid` and `sig` for `envelope.wrap` with the same arguments."""
-    digest = content_digest(body.TYPE, domain, canonical_json(body.to_data()), actor)
+    digest = content_digest(body.TYPE, domain, body.to_json(), actor)
     signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(digest, source, id, time_us))
     return key_id(private_key), _text(signature)
 

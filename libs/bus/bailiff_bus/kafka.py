@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from types import TracebackType
 from typing import Any
@@ -19,10 +20,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.helpers import create_ssl_context
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.producer.message_accumulator import BatchBuilder
 
-from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
+from .port import Batch, BusUnavailable, Headers, Message, OffsetGone, Ownership, Parcel, Producer, Reader, Receipt, Span
 from .settings import KafkaSettings
-from .topics import COPIES_MEANT, check_size
+from .topics import COPIES_MEANT, INPUT_LIMIT, TOPICS, check_size
 
 log = structlog.get_logger()
 
@@ -264,17 +267,40 @@ class KafkaProducer:
         check_size(topic, key, headers, value)
         if self._failure is not None:
             raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
-        known = self._producer.client.cluster.partitions_for_topic(topic)
-        is_known = bool(known) and (partition is None or partition in known)
         try:
-            async with _calling(self._settings, f"take a message for {topic}", bounded=not is_known):
-                if partition is not None and not is_known:
-                    await self._wait_for_partition(topic, partition)
-                stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=partition)
+            known = self._known(topic, partition)
+            async with _calling(self._settings, f"take a message for {topic}", bounded=not known):
+                known = known or await self._look_up(topic, partition)
+                at = _partition_of(key, known) if partition is None else partition
+                stored = await self._producer.send(topic, value, key=key, headers=list(headers), partition=at)
         except (BusUnavailable, asyncio.CancelledError) as error:
             self._fail(str(error) or "a send was cancelled")
             raise
         return self._receipt(stored)
+
+    async def send_many(self, topic: str, parcels: Sequence[Parcel], *, partition: int | None = None) -> list[Batch]:
+        """Hand over several in batches that are built here: one acknowledgement for each, not for every message."""
+        for key, headers, value in parcels:
+            check_size(topic, key, headers, value)
+        if self._failure is not None:
+            raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
+        sent: list[Batch] = []
+        try:
+            known = self._known(topic, partition)
+            async with _calling(self._settings, f"take messages for {topic}", bounded=not known):
+                known = known or await self._look_up(topic, partition)
+                groups: dict[int, list[Parcel]] = {}
+                for parcel in parcels:
+                    at = _partition_of(parcel[0], known) if partition is None else partition
+                    groups.setdefault(at, []).append(parcel)
+                for at, group in groups.items():
+                    for builder in _batches(topic, group):
+                        stored = await self._producer.send_batch(builder, topic, partition=at)
+                        sent.append(Batch(builder.record_count(), self._receipt(stored)))
+        except (BusUnavailable, asyncio.CancelledError) as error:
+            self._fail(str(error) or "a send was cancelled")
+            raise
+        return sent
 
     async def close(self, timeout: float = 5.0) -> None:
         """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
@@ -284,10 +310,19 @@ class KafkaProducer:
             await _bounded(self._producer.client.close(), timeout)
         self._fail("the producer was closed")
 
-    async def _wait_for_partition(self, topic: str, partition: int) -> None:
-        while partition not in await self._producer.partitions_for(topic):
+    def _known(self, topic: str, partition: int | None) -> frozenset[int]:
+        """The topic's partitions, if this one is among them; else nothing."""
+        found = self._producer.client.cluster.partitions_for_topic(topic) or frozenset()
+        return found if partition is None or partition in found else frozenset()
+
+    async def _look_up(self, topic: str, partition: int | None) -> frozenset[int]:
+        """As `_known`, once it is."""
+        found: frozenset[int] = await self._producer.partitions_for(topic)
+        while partition is not None and partition not in found:
             await self._producer.client.force_metadata_update()
             await asyncio.sleep(0.1)
+            found = await self._producer.partitions_for(topic)
+        return found
 
     def _receipt(self, stored: "asyncio.Future[Any]") -> "asyncio.Future[Receipt]":
         """An acknowledgement that comes within `request_timeout` or fails."""
@@ -510,6 +545,33 @@ async def _bounded(call: Coroutine[Any, Any, Any], seconds: float) -> bool:
     if not task.cancelled() and task.exception() is not None:
         log.warning("kafka client did not close cleanly", error=repr(task.exception()))
     return True
+
+
+def _partition_of(key: bytes | None, partitions: frozenset[int]) -> int:
+    """Where a message with this key goes: as aiokafka chooses, whose hash is Python and takes a while."""
+    return next(iter(partitions)) if len(partitions) == 1 else _hashed(key or b"", len(partitions))
+
+
+@lru_cache(maxsize=1024)  # of domains and nodes there are few
+def _hashed(key: bytes, count: int) -> int:
+    chosen: int = DefaultPartitioner()(key, list(range(count)), [])
+    return chosen
+
+
+def _batches(topic: str, parcels: Iterable[Parcel]) -> Iterator[BatchBuilder]:
+    """The parcels in order, as many in each batch as the topic takes."""
+    largest = TOPICS[topic].max_message_bytes if topic in TOPICS else INPUT_LIMIT
+    builder: BatchBuilder | None = None
+    for key, headers, value in parcels:
+        message = {"timestamp": None, "key": key, "value": value, "headers": list(headers)}
+        if builder is None or builder.append(**message) is None:
+            if builder is not None:
+                yield builder
+            builder = BatchBuilder(largest, 0)
+            builder.append(**message)  # the first one always finds room
+    if builder is not None:
+        builder.close()
+        yield builder
 
 
 def _headers(found: Sequence[tuple[str, bytes | None]]) -> Headers:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, encode, follow, record_hash
 from bailiff_core.records.chain import WRITER_STARTED
 
-from .port import Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
+from .port import Batch, Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
 from .topics import AUDIT, AUDIT_LIMIT, message_size
 
 ORPHANS_KEPT = 20
@@ -62,12 +62,14 @@ class Committed:
 
 
 OnEntries = Callable[[Sequence[Entry]], Awaitable[None]]
+Prepared = tuple[Record, Wire, ChainHead]  # a record, its bytes, and the chain after it
 
 
 class AuditReader:
     """Follows the chain of one domain in its partition, from the start or from a snapshot's (head, offset).
 
-    head: where the chain stands after what was read. offset: the Kafka offset that is read next.
+    head: where the chain stands after what was read. offset: the Kafka offset that is read next. known_end: where the
+    partition ended when that was last asked.
     """
 
     topic = AUDIT.name
@@ -86,6 +88,7 @@ class AuditReader:
         self.partition = partition
         self.head = head or ChainHead(domain)
         self.offset = offset
+        self.known_end = 0
         self.orphans = 0
         self.latest_orphans: deque[Orphan] = deque(maxlen=ORPHANS_KEPT)
         self._on_orphan = on_orphan
@@ -141,6 +144,7 @@ class AuditReader:
         span = spans[self.partition]
         if not span.begin <= self.offset <= span.end:
             raise OffsetGone(AUDIT.name, self.partition, self.offset, span)
+        self.known_end = span.end
         return span.end
 
     async def catch_up(self, on_entries: OnEntries) -> None:
@@ -197,7 +201,8 @@ class _Sent:
     record: Record
     wire: Wire
     head: ChainHead
-    acknowledgement: "asyncio.Future[Receipt]"
+    acknowledgement: "asyncio.Future[Receipt]"  # of the batch that it is in
+    at: int  # its place in the batch
     append: _Append
 
 
@@ -208,7 +213,7 @@ class AuditWriter:
     record that was handed out, by `begin` or by a result of `append`: whoever reads on sees all that came after.
     """
 
-    def __init__(self, bus: Bus, reader: AuditReader, window: int = 200, tries: int = 5) -> None:
+    def __init__(self, bus: Bus, reader: AuditReader, window: int = 1000, tries: int = 5) -> None:
         self._bus = bus
         self._reader = reader
         self._window = window
@@ -297,8 +302,8 @@ class AuditWriter:
             committed.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody has to look
             append = _Append(committed, len(prepared))
             try:
-                for record, wire, head in prepared:
-                    await self._hand_over(record, wire, head, append)
+                for begin in range(0, len(prepared), self._window):
+                    await self._hand_over(prepared[begin : begin + self._window], append)
             except BusUnavailable as error:
                 raise self._end(OutcomeUnknown(str(error))) from error
             except BaseException:
@@ -341,10 +346,10 @@ class AuditWriter:
         if not records or records[-1].type != WRITER_STARTED:
             raise ValueError("the first records of a writer end with WriterStarted")
         prepared = chained(self._reader.head, records)
-        acknowledgements = [await self._send(wire) for _, wire, _ in prepared]
-        receipts = [await acknowledgement for acknowledgement in acknowledgements]
+        batches = await self._send(prepared)
+        receipts = [await batch.first for batch in batches]
         ours, last = prepared[-1][2].hash, receipts[-1].offset
-        end = await self._reader.end() if last is None else last + 1
+        end = await self._reader.end() if last is None else last + batches[-1].count
         started: Entry | None = None
         while self._reader.offset < end:
             entries = await self._reader.read()
@@ -359,19 +364,21 @@ class AuditWriter:
                     raise SteppedDown(f"writer {entry.record.writer} started with epoch {entry.record.epoch}")
         return started
 
-    async def _send(self, wire: Wire) -> "asyncio.Future[Receipt]":
+    async def _send(self, prepared: Sequence[Prepared]) -> list[Batch]:
         assert self._producer is not None
-        return await self._producer.send(AUDIT.name, wire.value, headers=wire.headers, partition=self._reader.partition)
+        parcels = [(None, wire.headers, wire.value) for _, wire, _ in prepared]
+        return await self._producer.send_many(AUDIT.name, parcels, partition=self._reader.partition)
 
-    async def _hand_over(self, record: Record, wire: Wire, head: ChainHead, append: _Append) -> None:
-        while self._ended is None and len(self._sent) >= self._window:
+    async def _hand_over(self, prepared: Sequence[Prepared], append: _Append) -> None:
+        while self._ended is None and self._sent and len(self._sent) + len(prepared) > self._window:
             self._room.clear()
             await self._room.wait()
         async with self._sending:
             self._refuse_if_ended()
-            acknowledgement = await self._send(wire)
-            self._sent_head = head
-            self._sent.append(_Sent(record, wire, head, acknowledgement, append))
+            batches = await self._send(prepared)
+            self._sent_head = prepared[-1][2]
+            places = [(batch.first, at) for batch in batches for at in range(batch.count)]
+            self._sent += [_Sent(*each, *place, append) for each, place in zip(prepared, places, strict=True)]
             self._work.set()
 
     # --- settling: from acknowledged to committed
@@ -382,9 +389,10 @@ class AuditWriter:
                 while not self._sent:
                     self._work.clear()
                     await self._work.wait()
-                receipt = await self._sent[0].acknowledgement
-                if receipt.offset == self._offset:
-                    self._commit(receipt.offset, receipt.time)
+                sent = self._sent[0]
+                receipt = await sent.acknowledgement
+                if receipt.offset is not None and receipt.offset + sent.at == self._offset:
+                    self._commit(self._offset, receipt.time)
                 else:
                     await self._read_back()
         except BusUnavailable as error:
@@ -460,7 +468,7 @@ class AuditWriter:
         return self._ended
 
 
-def chained(head: ChainHead, records: Sequence[Record]) -> list[tuple[Record, Wire, ChainHead]]:
+def chained(head: ChainHead, records: Sequence[Record]) -> list[Prepared]:
     """These records with `prev` filled in, their bytes, and the head after each.
 
     Raises `ValueError` for one that would not continue the chain, or is too large.

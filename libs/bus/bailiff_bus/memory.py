@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Protocol
 from zlib import crc32
 
-from .port import BusUnavailable, Headers, Message, OffsetGone, Ownership, Producer, Reader, Receipt, Span
+from .port import Batch, BusUnavailable, Headers, Message, OffsetGone, Ownership, Parcel, Producer, Reader, Receipt, Span
 from .topics import TOPICS, check_size
 
 At = tuple[str, int]
@@ -42,10 +42,10 @@ OFFSET_UNKNOWN = Fate(offset_known=False)
 
 
 class Faults(Protocol):
-    """Asked once for every send, and once for every message and reader. Clients are known by name."""
+    """Asked once for every batch, and once for every message and reader. Clients are known by name."""
 
     def send(self, client: str, topic: str, partition: int, value: bytes) -> Fate:
-        """What becomes of it."""
+        """What becomes of it. value: of its first message."""
         ...
 
     def delivery(self, client: str, message: Message) -> float:
@@ -72,10 +72,16 @@ class Partition:
 
 
 class MemoryCluster:
-    """The topics that all clients share. clock: µs UTC, for append times. session_timeout: seconds of loop time."""
+    """The topics that all clients share. clock: µs UTC, for append times. session_timeout: seconds of loop time.
 
-    def __init__(self, clock: Callable[[], int], faults: Faults | None = None, session_timeout: float = MEMBER_TIMEOUT) -> None:
+    batch: how many messages fit into one. Few, so that a fault may fall into the middle of what was sent together.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int], faults: Faults | None = None, session_timeout: float = MEMBER_TIMEOUT, batch: int = 1
+    ) -> None:
         self.clock = clock
+        self.batch = batch
         self.faults = faults
         self.session_timeout = session_timeout
         self.outage = False
@@ -340,9 +346,7 @@ def _set(news: "asyncio.Future[None]") -> None:
 class _Letter:
     topic: str
     partition: int
-    key: bytes | None
-    headers: Headers
-    value: bytes
+    parcels: Sequence[Parcel]
     receipt: "asyncio.Future[Receipt]"
 
 
@@ -359,24 +363,39 @@ class MemoryProducer:
         self, topic: str, value: bytes, *, key: bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> "asyncio.Future[Receipt]":
         """Hand over one message; the result is its acknowledgement."""
+        (batch,) = await self.send_many(topic, [(key, headers, value)], partition=partition)
+        return batch.first
+
+    async def send_many(self, topic: str, parcels: Sequence[Parcel], *, partition: int | None = None) -> list[Batch]:
+        """Hand over several, in small batches."""
         await self._bus.alive()
-        check_size(topic, key, headers, value)
+        for key, headers, value in parcels:
+            check_size(topic, key, headers, value)
         if self._failure is not None:
             raise BusUnavailable(f"this producer sends nothing more: {self._failure}")
         try:
             count = len(self._bus.cluster.partitions(topic))
         except KeyError:
             count = 0
-        if partition is None and count:
-            partition = crc32(key or b"") % count
-        if partition is None or partition >= count:
+        if not count or (partition or 0) >= count:
             raise BusUnavailable(self._fail(f"there is no {topic}/{partition or 0}"))
+        groups: dict[int, list[Parcel]] = {}
+        for parcel in parcels:
+            groups.setdefault(crc32(parcel[0] or b"") % count if partition is None else partition, []).append(parcel)
+        most = self._bus.cluster.batch
+        return [
+            self._post(topic, at, group[begin : begin + most])
+            for at, group in groups.items()
+            for begin in range(0, len(group), most)
+        ]
+
+    def _post(self, topic: str, partition: int, parcels: Sequence[Parcel]) -> Batch:
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         receipt.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody has to look
-        self._letters.append(_Letter(topic, partition, key, headers, value, receipt))
+        self._letters.append(_Letter(topic, partition, parcels, receipt))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_all())
-        return receipt
+        return Batch(len(parcels), receipt)
 
     async def close(self, timeout: float = 5.0) -> None:
         """Flush for at most `timeout` seconds, then let go. After a failed send nothing is flushed."""
@@ -401,14 +420,13 @@ class MemoryProducer:
             if cluster.outage:
                 fate = NOT_STORED
             elif cluster.faults is not None:
-                fate = cluster.faults.send(self._bus.name, letter.topic, letter.partition, letter.value)
+                fate = cluster.faults.send(self._bus.name, letter.topic, letter.partition, letter.parcels[0][2])
             if fate.delay:
                 await asyncio.sleep(fate.delay)
                 await self._bus.alive()
             self._letters.popleft()
             stored = [
-                cluster.store(letter.topic, letter.partition, letter.key, letter.headers, letter.value)
-                for _ in range(fate.stored)
+                cluster.store(letter.topic, letter.partition, *parcel) for _ in range(fate.stored) for parcel in letter.parcels
             ]
             await self._bus.alive()
             if letter.receipt.done():

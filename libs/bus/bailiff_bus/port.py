@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Headers = tuple[tuple[str, bytes], ...]
+Parcel = tuple[bytes | None, Headers, bytes]  # what is sent: key, headers, value
 
 
 @dataclass(slots=True, unsafe_hash=True)  # nobody changes one; to make a frozen one takes as long as to read it
@@ -36,6 +37,14 @@ class Receipt:
     partition: int
     offset: int | None
     time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that are stored one right behind the other, or not at all. `first`: where the first of them is."""
+
+    count: int
+    first: "asyncio.Future[Receipt]"
 
 
 class BusUnavailable(Exception):
@@ -83,6 +92,10 @@ class Producer(Protocol):
 
         A message above its topic's limit raises `ValueError` here, and nothing has happened.
         """
+        ...
+
+    async def send_many(self, topic: str, parcels: Sequence[Parcel], *, partition: int | None = None) -> list[Batch]:
+        """As `send`, in as few batches as they fit in: a fraction of the work. Batches of one partition are in order."""
         ...
 
     async def close(self, timeout: float = 5.0) -> None:

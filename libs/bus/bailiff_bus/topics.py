@@ -77,7 +77,8 @@ COPIES_MEANT = "offsets.topic.replication.factor"  # of a broker
 class Topic:
     """One topic. `schemas`: CloudEvents types, or `audit` for the types of `bailiff_core.records`.
 
-    retention: None is for ever. max_message_bytes: of one message, headers and key included.
+    retention: None is for ever. max_message_bytes: of one message, headers and key included. partitions: whoever reads a
+    topic reads all of it, and each partition is named in every fetch and every answer, so one is best; more do no harm.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Topic:
     schemas: tuple[str, ...]
     retention: timedelta | None
     max_message_bytes: int = INPUT_LIMIT + ENVELOPE_ROOM
-    partitions: int | Literal["one per domain"] = 4
+    partitions: int | Literal["one per domain"] = 1
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def partition_count(self, domains: int) -> int:
@@ -187,7 +188,6 @@ ALARMS = Topic(
     written_by=("any",),
     schemas=(Alarm.TYPE,),
     retention=timedelta(days=90),
-    partitions=1,
 )
 SEALS = Topic(
     name="bailiff.seals",
@@ -204,7 +204,6 @@ DEAD_LETTERS = Topic(
     schemas=(DeadLetter.TYPE,),
     retention=timedelta(days=30),
     max_message_bytes=DEAD_LETTER_LIMIT,
-    partitions=1,
 )
 
 TOPICS: Mapping[str, Topic] = {

@@ -24,6 +24,8 @@ from .metrics import Metrics
 from .port import Bus, OffsetGone
 
 CHUNK = 500
+NEAR_THE_END = 30_000  # offsets: a few digests of the log as admission writes them
+LOOK_AFTER_S = 5.0
 
 
 class StateDiverged(Exception):
@@ -35,7 +37,10 @@ class SnapshotNotConfirmed(Exception):
 
 
 class DomainView:
-    """The state of one domain, record by record. `observe` is called with every valid entry, after it was folded."""
+    """The state of one domain, record by record. `observe` is called with every valid entry, after it was folded.
+
+    digest_seq: the newest state digest of the log, whichever schema it is of; 0 before the first one.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,8 @@ class DomainView:
         self._log = logger(domain=domain)
         self._restored = False
         self._restored_digest: str | None = None
+        self._compared_at = float("-inf")
+        self.digest_seq = 0
 
     @property
     def head(self) -> ChainHead:
@@ -117,22 +124,42 @@ class DomainView:
             self._log.warning("a record that does not continue the log was skipped", offset=orphan.offset, why=orphan.reason)
 
     def _fold(self, entry: Entry) -> None:
-        if self._restored_digest is not None and not self._confirms(entry):
-            raise SnapshotNotConfirmed(f"#{entry.record.seq} is not the digest of the snapshot")
         data = entry.record.data
-        if isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA:
+        if self._restored_digest is not None:
+            if not self._confirms(entry):
+                raise SnapshotNotConfirmed(f"#{entry.record.seq} is not the digest of the snapshot")
+        elif isinstance(data, StateDigest) and data.schema_version == STATE_SCHEMA and self._is_to_be_compared(entry):
             self._compare(entry, data)
+        if isinstance(data, StateDigest):
+            self.digest_seq = entry.record.seq
         apply(self.pool, entry.record)
         if self.observe is not None:
             self.observe(entry)
+
+    def _is_to_be_compared(self, entry: Entry) -> bool:
+        """To write a large state costs as much as thousands of records: far from the end that is done now and then only.
+
+        A fold that went wrong before shows at the next comparison.
+        """
+        now = asyncio.get_running_loop().time()
+        if entry.offset + NEAR_THE_END < self.reader.known_end and now - self._compared_at < LOOK_AFTER_S:
+            return False
+        self._compared_at = now
+        return True
 
     def _compare(self, entry: Entry, fact: StateDigest) -> None:
         state = to_snapshot(self.pool)
         found = digest_of(state)
         if found != fact.digest:
             raise StateDiverged(f"{self.domain}#{entry.record.seq}: the log's state digest is {fact.digest}, folded {found}")
-        head = ChainHead(self.domain, self.pool.seq + 1, entry.record.prev, self.pool.epoch, time_text(self.pool.now))
-        _write_snapshot(self._snapshot_file(), state, head, entry.offset)
+        self.keep(state, self.pool.now, entry)
+
+    def keep(self, state: bytes, now: int, digest: Entry) -> None:
+        """Write a snapshot: this state, as of log time `now`, is the one that the record `digest` confirms."""
+        record = digest.record
+        head = ChainHead(self.domain, record.seq, record.prev, record.epoch, time_text(now))
+        _write_snapshot(self._snapshot_file(), state, head, digest.offset)
+        self.digest_seq = record.seq
 
     def _confirms(self, entry: Entry) -> bool:
         data, digest = entry.record.data, self._restored_digest

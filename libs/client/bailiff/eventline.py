@@ -435,7 +435,7 @@ def _task_start_refused(fact: facts.TaskStartRefused, _pool: Pool) -> Said:
 
 @tells(facts.TaskExited)
 def _task_exited(fact: facts.TaskExited, _pool: Pool) -> Said:
-    how = f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
+    how = "unseen" if fact.unseen else f"exit code {fact.exit_code}" if fact.exit_code >= 0 else f"by signal {-fact.exit_code}"
     last = f"its last step {fact.step}" if fact.step is not None else ""
     return Said("task exited", _task(fact), _on(fact, how, fact.reason, last), "" if fact.exit_code == 0 else "warn")
 

@@ -21,6 +21,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import memory_text, thousandths_text
 
+from .draining import would_move
 from .eventline import demand_text, lines, node_name
 from .policyfile import policy_document
 from .projects import below
@@ -144,12 +145,13 @@ class DrainRow(TypedDict):
 
 
 class AffectedRow(TypedDict):
-    """What a drain of a node means for one job. what: `leaves`, `shrinks` or `promise goes elsewhere`."""
+    """What a drain of a node means for one job. what: `moves`, `leaves`, `shrinks` or `promise goes elsewhere`; to: where to."""
 
     job: str
     priority_class: str
     priority: int
     what: str
+    to: list[str]
     tasks: str
     gpus: str
     grace_s: int
@@ -515,16 +517,19 @@ def drain_row(node: Node) -> DrainRow | None:
 def affected(pool: Pool, node: Node, drain: Drain) -> list[AffectedRow]:
     """What such a drain of the node means for whom."""
     rows: list[AffectedRow] = []
+    moves = would_move(pool, node, drain)
     for each in affected_by_drain(pool, node):
         job = each.job
         tasks = [task for task in job.tasks if each.whole or task.index in each.tasks]
         what = "promise goes elsewhere" if each.promised else "leaves" if each.whole else "shrinks"
+        what = "moves" if job.id in moves else what
         rows.append(
             {
                 "job": job.id,
                 "priority_class": job.class_name,
                 "priority": job.priority,
                 "what": "is leaving already" if job.eviction is not None and not each.promised else what,
+                "to": moves.get(job.id, []),
                 "tasks": ranges(each.tasks),
                 "gpus": gpus_of_tasks(job.group(index) for index in each.tasks),
                 "grace_s": drain_grace(pool, job, drain) // 1_000_000,

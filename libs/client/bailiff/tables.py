@@ -220,11 +220,12 @@ def affected(rows: Sequence[AffectedRow]) -> RenderableType:
     """Whom a drain concerns."""
     if not rows:
         return Text("Nobody stands there, and nobody is promised room there.", "dim")
-    made = table("JOB", "CLASS", "WHAT", "TASKS", "GPUS", "GRACE", "LOSES", right=("GPUS", "GRACE"))
+    made = table("JOB", "CLASS", "WHAT", "TO", "TASKS", "GPUS", "GRACE", "LOSES", right=("GPUS", "GRACE"))
     for row in rows:
         promised = row["what"] == "promise goes elsewhere"
         made.add_row(
-            text(row["job"], "bold"), text(f"{row['priority_class']} {row['priority']}"), row["what"], row["tasks"],
+            text(row["job"], "bold"), text(f"{row['priority_class']} {row['priority']}"), row["what"],
+            text(", ".join(row["to"]) or ("" if promised else "the queue")), row["tasks"],
             "-" if row["gpus"] == "0" else row["gpus"], "" if promised else seconds(row["grace_s"]),
             "nothing" if promised else cost_text(row["lost_gpu_ms"]),
         )  # fmt: skip

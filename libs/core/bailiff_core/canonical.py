@@ -3,28 +3,42 @@
 import json
 from typing import Any
 
+import orjson
+
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_LIKE_THE_ENCODER = (
+    orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+)
 _CONTAINERS = (dict, list, tuple)
+_SCALARS = (str, int)
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
     """JSON as UTF-8 with sorted keys and no spaces. Floats and other non-JSON values are refused with a `TypeError`."""
-    _refuse_floats((value,))
+    _refuse_others((value,))
     return written(value)
 
 
 def written(value: Any) -> bytes:
-    """`canonical_json` of what is known to hold nothing but JSON values without floats."""
-    return _ENCODER.encode(value).encode()
+    """`canonical_json` of what is known to hold nothing but JSON values without floats, as a document's data does.
+
+    Python's own encoder defines the form; what orjson refuses (numbers of more than 64 bits, say) is written by it.
+    """
+    try:
+        return orjson.dumps(value, option=_LIKE_THE_ENCODER)
+    except TypeError:
+        return _ENCODER.encode(value).encode()
 
 
-def _refuse_floats(container: Any) -> None:
+def _refuse_others(container: Any) -> None:
     items = container.values() if isinstance(container, dict) else container
     if _PLAIN.issuperset(map(type, items)):
         return
     for item in items:
         if isinstance(item, _CONTAINERS):
-            _refuse_floats(item)
+            _refuse_others(item)
         elif isinstance(item, float):
             raise TypeError(f"a record holds integers only, found the float {item!r}")
+        elif item is not None and not isinstance(item, _SCALARS):
+            raise TypeError(f"{item!r} is no JSON value")

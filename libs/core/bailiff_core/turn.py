@@ -27,7 +27,7 @@ from .protections import no_borrowing
 from .records.payload import Decision
 from .records.wire import Record
 from .verbs.allocate import allocate
-from .verbs.migrate import migrations
+from .verbs.migrate import migrations, moves_off_drained
 from .verbs.preempt import answered_requests, request_preemptions, timed_out_selection
 
 Rule = Callable[[Pool], Iterator[Decision]]
@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     resized_gangs,
     paused_jobs,
     asked_evictions,
+    moves_off_drained,
     drains,
     migrations,
     moved_jobs,

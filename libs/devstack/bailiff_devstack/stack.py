@@ -128,6 +128,7 @@ class Stack:
         if process.startswith("node-agent"):
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
+            settings["BAILIFF_RUN_AS"] = "agent"  # one person's own machine, root or not
         if process.startswith(AUDITOR):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith("admission") and self.plan.policy is not None:

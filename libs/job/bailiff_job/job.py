@@ -94,6 +94,7 @@ class Job:
         self._step = self._saved = self._tried = self._unagreed = self._for_notice = NONE
         self._notice_known = 0
         self._termed = self._leaving = False
+        self._catches: Callable[[int, Any], None] | None = None
         self._in_flight: list[Saving] = []
         self._due_step = NEVER if every_steps is None else 0
         self._due_time = self._wake_at = float("inf")
@@ -111,9 +112,10 @@ class Job:
                 self._store.begin()
             except OSError as problem:
                 log.warning("checkpoints cannot be kept in %s: %s", self.place.checkpoints, problem)
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             process = os.getpid()
-            signal.signal(signal.SIGTERM, lambda number, _: self._on_term(number, process))
+            self._catches = lambda number, _: self._on_term(number, process)
+            signal.signal(signal.SIGTERM, self._catches)
 
     # --- what every step asks
 
@@ -183,6 +185,8 @@ class Job:
         if self._workers and not self._workers.all_yield(self._patience_s()):
             log.warning("the other processes of this task do not leave; this one does")
         self._line.close()
+        if self._catches and signal.getsignal(signal.SIGTERM) is self._catches and _in_main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python gives up handlers while it ends; TERM often comes just then
         sys.exit(YIELDED)
 
     # --- checkpoints
@@ -380,6 +384,10 @@ class Job:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self._termed = True
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _check_interval(place: Place, every_steps: int | None, every_s: float | None) -> None:

@@ -1,6 +1,6 @@
 """What leaves admission besides audit records: commands to nodes, dead letters, alarms."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
@@ -8,7 +8,7 @@ from bailiff_bus.envelope import wrap, wrap_dead_letter
 from bailiff_bus.messages import Alarm, DeadLetter, MessageBody
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Message, Producer, Receipt
+from bailiff_bus.port import Batch, Message, Parcel, Producer, Receipt
 
 from .intake import Rejected
 
@@ -21,9 +21,20 @@ class Outbox:
 
     async def command(self, body: CommandBody) -> Awaitable[Receipt]:
         """A command to the node that the body names."""
-        self._metrics.commands_sent.labels(self._domain, type(body).__name__).inc()
+        (batch,) = await self.commands([self.packed(body)])
+        return batch.first
+
+    def packed(self, body: CommandBody) -> Parcel:
+        """A command to the node that the body names, to be sent with others. Raises `ValueError` for one that is too large."""
         headers, value = self._wrapped(body, self._ambient.fresh().hex())
-        return await self.producer.send(topics.NODE_COMMANDS.name, value, key=body.node.encode(), headers=headers)
+        key = body.node.encode()
+        topics.check_size(topics.NODE_COMMANDS.name, key, headers, value)
+        self._metrics.commands_sent.labels(self._domain, type(body).__name__).inc()
+        return key, headers, value
+
+    async def commands(self, packed: Sequence[Parcel]) -> list[Batch]:
+        """Send these, those to one node in their order."""
+        return await self.producer.send_many(topics.NODE_COMMANDS.name, packed) if packed else []
 
     async def dead_letter(self, message: Message, rejected: Rejected) -> Awaitable[Receipt]:
         """The input as it was, and why it had no effect. Its id is the input's position, so repeats are known."""

@@ -2,6 +2,7 @@
 
 Re-sent until the log shows it.
 Each time after twice as long as the time before: an agent that is behind would otherwise be sent what it has not come to yet.
+While this writer itself is behind the answer may be among what it has not read, so it waits as long as it may.
 """
 
 from collections.abc import Iterator
@@ -21,13 +22,16 @@ Owed = tuple[str, int, int, int]
 
 @dataclass(slots=True)
 class OwedStarts:
-    """When a start (job, attempt, node number, seq that ordered it) is sent next, µs of boot time, and the pause after that."""
+    """When a start (job, attempt, node number, seq that ordered it) was sent last, µs of boot time, and how long to wait then."""
 
     ambient: Ambient
-    _next: dict[Owed, tuple[int, int]] = field(default_factory=dict)
+    _sent: dict[Owed, tuple[int, int]] = field(default_factory=dict)
 
-    def due(self, pool: Pool) -> Iterator[tuple[Job, Node, list[Task]]]:
-        """Starts never sent, or sent a while ago without an effect. Each one yielded counts as sent."""
+    def due(self, pool: Pool, behind: bool = False) -> Iterator[tuple[Job, Node, list[Task]]]:
+        """Starts never sent, or sent a while ago without an effect. Each one yielded counts as sent.
+
+        behind: there are inputs that were not read yet.
+        """
         boot = self.ambient.boot()
         owed: dict[Owed, tuple[int, int]] = {}
         for name in pool.starting:
@@ -38,13 +42,17 @@ class OwedStarts:
                     orders.setdefault((task.start_seq or 0, task.node), []).append(task)
             for (seq, number), tasks in sorted(orders.items(), key=lambda order: order[0]):
                 key = (job.id, job.attempt, number, seq)
-                at, pause = self._next.get(key, (boot, AGAIN_AFTER))
-                if boot < at:
-                    owed[key] = at, pause
-                    continue
-                owed[key] = boot + pause, min(2 * pause, AGAIN_AT_THE_LATEST_AFTER)
+                before = self._sent.get(key)
+                if before is None:
+                    owed[key] = boot, AGAIN_AFTER
+                else:
+                    at, pause = before
+                    if boot - at < (AGAIN_AT_THE_LATEST_AFTER if behind else pause):
+                        owed[key] = before
+                        continue
+                    owed[key] = boot, min(2 * pause, AGAIN_AT_THE_LATEST_AFTER)
                 yield job, pool.nodes[number], tasks
-        self._next = owed
+        self._sent = owed
 
 
 def owed_clears(pool: Pool) -> Iterator[ClearDevice]:
@@ -89,6 +97,7 @@ def start_command(pool: Pool, job: Job, node: Node, tasks: list[Task], spec: Job
         world_size=len(members),
         local_world_size=len(local),
         master_node=pool.nodes[numbers[0]].name,
+        user=job.user,
     )
 
 

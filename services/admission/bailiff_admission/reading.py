@@ -120,7 +120,7 @@ class Reading:
         found.actor, found.auth = identity.actor, identity.auth
         if isinstance(body, SubmitJob):
             found.salt = self._ambient.fresh()
-            found.spec_digest = digest_of_spec(found.salt, body.spec.to_data())
+            found.spec_digest = digest_of_spec(found.salt, body.spec)
         asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
         outcome = facts_of_request(pool, asked, found.spec_digest)
         if outcome and isinstance(outcome, list) and isinstance(body, SubmitJob):

@@ -6,15 +6,14 @@ overwrite the spec that the log names.
 """
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bailiff_admission.intake.requests import digest_of_spec
 from bailiff_bus import topics
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import JobSpec
-from bailiff_bus.port import Bus, Producer, Receipt
-from bailiff_core.canonical import canonical_json
+from bailiff_bus.port import Batch, Bus, Parcel, Producer
 from bailiff_core.model.pool import ENDED, Pool
 
 
@@ -68,15 +67,18 @@ class JobSpecs:
         except (ValueError, KeyError, TypeError) as error:
             logger(domain=self._domain).warning("a job spec that nobody can read was skipped", job=job, why=type(error).__name__)
             return
-        digest = digest_of_spec(salt, spec.to_data())
+        digest = digest_of_spec(salt, spec)
         self._specs[job, digest] = StoredSpec(key, spec, salt.hex(), digest)
 
-    async def store(self, producer: Producer, job: str, digest: str, spec: JobSpec, salt: bytes) -> Awaitable[Receipt]:
-        """Send the spec, which has this digest; await the result before the record that holds it may be appended."""
+    def take(self, job: str, digest: str, spec: JobSpec, salt: bytes) -> Parcel:
+        """Know the spec, which has this digest. What is returned is to be stored before the record that names it."""
         stored = StoredSpec(f"{self._domain}/{job}/{digest}".encode(), spec, salt.hex(), digest)
         self._specs[job, digest] = stored
-        value = canonical_json({"salt": stored.salt, "spec": spec.to_data()})
-        return await producer.send(topics.JOB_SPECS.name, value, key=stored.key)
+        return stored.key, (), b'{"salt":"%b","spec":%b}' % (stored.salt.encode(), spec.to_json())
+
+    async def store(self, producer: Producer, taken: Sequence[Parcel]) -> list[Batch]:
+        """Send what was taken; await the results before any record that names one of them is appended."""
+        return await producer.send_many(topics.JOB_SPECS.name, taken) if taken else []
 
     async def erase_old(self, producer: Producer, pool: Pool) -> int:
         """Tombstones for jobs that ended long enough ago, and for specs that the log does not name. Returns how many."""

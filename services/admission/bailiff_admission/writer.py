@@ -20,11 +20,11 @@ from bailiff_bus.logs import logger
 from bailiff_bus.messages import AcceptTruncation, Evict, Fence, RequestBody, SendInventory
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import BusUnavailable, Message, OffsetGone
+from bailiff_bus.port import Batch, BusUnavailable, Message, OffsetGone, Parcel
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.fold.snapshot import state_digest
+from bailiff_core.fold.snapshot import digest_of, to_snapshot
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import Pool
@@ -73,12 +73,14 @@ from .specs import JobSpecs
 from .suspects import Suspects, place
 
 LONGEST_WAIT = 0.2
+UNDER_WAY = 4  # rounds of the loop until aiokafka has written what it was given: the broker stores it while we decide
 LETTER_WAIT = 10.0  # a first read from the broker takes its time, and nobody asks for a letter twice
 CHECK_EVERY = 1_000_000
 ERASE_EVERY = 3_600_000_000
 INPUTS_ADVANCED_EVERY = 3_600_000_000
 ALL_INPUTS_EVERY = 10_000
 MINUTE = 60_000_000
+DIGEST_AFTER = MINUTE
 
 
 class Writer:
@@ -119,8 +121,9 @@ class Writer:
         self._orphans_told = self._clears_told = 0
         self._asked: dict[str, int] = {}
         self._incarnations: dict[str, dict[str, None]] = {}  # of each node, the newest last
+        self._digested: tuple[bytes, int] | None = None  # the state of which a digest is being appended, and its time
         self._checked = self._erased = self._advanced = 0
-        self._last_full_inputs = self._last_digest = 0
+        self._last_full_inputs = self._last_digest = self._digested_at = 0
 
     @property
     def _pool(self) -> Pool:
@@ -156,7 +159,8 @@ class Writer:
     async def _begin(self) -> None:
         boot = self._ambient.boot()
         started = await self._writer.begin(self._first_records, self._view.take)
-        self._last_digest = self._last_full_inputs = started.record.seq
+        self._last_full_inputs = started.record.seq
+        self._last_digest, self._digested_at = self._view.digest_seq, boot
         self._check_clock(started.append_time, boot)
         self._log.info("writing", epoch=self._pool.epoch, seq=started.record.seq)
 
@@ -228,9 +232,9 @@ class Writer:
 
     async def _fence_nodes(self) -> None:
         """Old commands of earlier epochs are dead before the first decision of this one."""
-        sent = [await self._outbox.command(self._fence(name)) for name in self._pool.node_numbers if self._is_here(name)]
-        for acknowledgement in sent:
-            await acknowledgement
+        fences = [self._outbox.packed(self._fence(name)) for name in self._pool.node_numbers if self._is_here(name)]
+        for batch in await self._outbox.commands(fences):
+            await batch.first
 
     def _is_here(self, name: str) -> bool:
         """Not so for an agent that has joined anew since, perhaps in records that are lost: it would let go of its tasks."""
@@ -264,7 +268,7 @@ class Writer:
         self._liveness.looked(at_end=len(messages) < limit)
         await self._turn(messages, lost, jumped=jumped)
         self._suspects.careful.difference_update(place(message) for message in messages)
-        await self._pay()
+        await self._pay(behind=len(messages) >= limit)
         await self._keep_house()
 
     def _wait(self) -> float:
@@ -284,7 +288,8 @@ class Writer:
         boot = self._ambient.boot()
         letters: list[tuple[Message, Rejected]] = []
         reads: list[Read] = []
-        stored = []
+        specs: list[Parcel] = []
+        stored: list[Batch] = []
         draft: Draft | None = None
         try:
             # The clock may step in our own facts, and what stands in the turn comes after that.
@@ -300,12 +305,15 @@ class Writer:
                 reads.append(read)
                 if read.submitted is not None:
                     job, spec = read.submitted.demand.job, read.submitted.spec
-                    stored.append(await self._specs.store(self._outbox.producer, job, read.spec_digest, spec, read.salt))
+                    specs.append(self._specs.take(job, read.spec_digest, spec, read.salt))
                 if read.rejected is not None:
                     letters.append((message, read.rejected))
                 for fact in self._facts(message, read):
                     cause = f"{message.topic}/{message.partition}/{message.offset}"
                     draft.add(fact, cause=cause, inputs=self._moved_inputs(), actor=read.actor, auth=read.auth)
+            stored = await self._specs.store(self._outbox.producer, specs)
+            for _ in range(UNDER_WAY if specs else 0):
+                await asyncio.sleep(0)
             if not draft.records:
                 await self._send_letters(letters)
                 await self._send_after([], reads)
@@ -315,14 +323,18 @@ class Writer:
             raise
         except Exception as error:
             raise self._suspects.failed(messages, error, _culprit(error, draft)) from error
-        for acknowledgement in stored:
-            await acknowledgement
+        for batch in stored:
+            await batch.first
         try:
             appended = await self._writer.append(records)
         except ValueError as too_large:
             raise self._suspects.failed(messages, too_large) from too_large
         committed = await appended
+        self._checked = self._ambient.boot()  # it is ours: what it says about the log nobody need ask for
         self._view.written_to = committed.offset + 1
+        if self._digested is not None:
+            self._view.keep(*self._digested, committed.entries[0])
+            self._digested = None
         self._check_clock(committed.append_time, boot, self._clock.jump() if doubt else 0)
         self._liveness.broker_time(committed.append_time)
         self._metrics.turn_seconds.labels(self._view.domain).observe(asyncio.get_running_loop().time() - began)
@@ -336,9 +348,11 @@ class Writer:
         """What this writer itself has to say before it looks at messages."""
         pool = self._pool
         facts: list[Fact] = []
-        if not pool.turn_open and pool.seq - self._last_digest >= self._digest_every:
-            self._last_digest = pool.seq
-            facts.append(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(pool)))
+        if self._digest_is_due():
+            self._last_digest, self._digested_at = pool.seq, self._ambient.boot()
+            state = to_snapshot(pool)
+            self._digested = (state, pool.now)
+            facts.append(StateDigest(schema_version=STATE_SCHEMA, digest=digest_of(state)))
         if jumped:
             facts.append(ClockStepped(by=max(0, self._clock.step())))
         facts += [
@@ -364,6 +378,13 @@ class Writer:
         if facts:
             self._advanced = boot
         return facts
+
+    def _digest_is_due(self) -> bool:
+        """After so many records, and after a minute where a tenth of them came: whoever restarts reads what came after it."""
+        since = self._pool.seq - self._last_digest
+        if self._pool.turn_open or since * 10 < self._digest_every:
+            return False
+        return since >= self._digest_every or self._ambient.boot() - self._digested_at >= DIGEST_AFTER
 
     def _read(self, message: Message) -> Read | None:
         blame = self._suspects.guilty.get(place(message))
@@ -494,10 +515,10 @@ class Writer:
         self._asked[incarnation] = boot
         await self._outbox.command(SendInventory(node=node, incarnation=incarnation, sender="admission", sender_epoch=epoch))
 
-    async def _pay(self) -> None:
+    async def _pay(self, *, behind: bool) -> None:
         """Send every command that the state owes and no agent has answered yet."""
-        pool = self._pool
-        for job, node, tasks in self._starts.due(pool):
+        pool, starts = self._pool, []
+        for job, node, tasks in self._starts.due(pool, behind):
             stored = self._specs.get(job.id, job.spec_digest)
             if stored is None:
                 if job.id not in self._specs_missed:
@@ -505,9 +526,10 @@ class Writer:
                     await self._outbox.alarm("critical", "spec-missing", f"{job.id} cannot start: its spec is gone")
                 continue
             try:
-                await self._outbox.command(start_command(pool, job, node, tasks, stored.spec))
+                starts.append(self._outbox.packed(start_command(pool, job, node, tasks, stored.spec)))
             except ValueError as error:
                 await self._outbox.alarm("critical", "start-too-large", f"{job.id} cannot start: {error}")
+        await self._outbox.commands(starts)
         boot = self._ambient.boot()
         if boot - self._clears_told >= AGAIN_AFTER:
             self._clears_told = boot

@@ -42,7 +42,7 @@ class Executor:
         pool, domain = self._view.pool, self._view.domain
         owed: list[BegunEviction | GivenUpPlan | Evict | SaveTogether | Spare]
         owed = [*progress_owed(pool), *commands_owed(pool), *steps_owed(pool)]
-        boot, still = self._ambient.boot(), {}
+        boot, still, sent = self._ambient.boot(), {}, []
         for body in owed:
             key = body.model_dump_json()
             last = self._sent.get(key)
@@ -62,6 +62,8 @@ class Executor:
                 domain=domain,
                 time_us=self._ambient.wall(),
             )
+            sent.append(await producer.send(topic, value, key=message_key.encode(), headers=headers))
             self._log.info("sent", type=type(body).__name__, again=last is not None, seq=pool.seq)
-            await (await producer.send(topic, value, key=message_key.encode(), headers=headers))
+        for acknowledgement in sent:
+            await acknowledgement
         self._sent = still

@@ -42,12 +42,11 @@ from bailiff_bus.messages import (
 from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceSeen
 from bailiff_bus.metrics import Metrics
-from bailiff_core.canonical import canonical_json
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
 from bailiff_core.records.facts import EvictionStage, HostReading, Stage
 
-from .custody import Custody, Left, reading_fact
+from .custody import Custody, Left, TaskOfJob, reading_fact
 from .devices import DeviceInventory, DeviceReading, looked, prove_release, read_devices
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
@@ -55,15 +54,17 @@ from .disk.fences import Verdict
 from .environment import SecretMissing, environment
 from .hearing import Heard, stage_of, stuck_in
 from .idle import Idleness
-from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask
+from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask, User
 from .scratch import Scratch
 from .settings import NodeDeclaration
 from .sharers import Sharer, Sharers
+from .users import NotRunnable, Users, closed_to, give
 
 LEASE_UNTIL_TOLD, MARGIN_UNTIL_TOLD = 600_000_000, 60_000_000
 FENCE_LATE = 1_000_000
 TERMINATED: Literal["terminated"] = "terminated"  # on disk only: TERM has really been sent
 NOTED: tuple[EvictionStage, ...] = ("noticed", "term_sent", "kill_sent")  # on disk with their eviction, in this order
+LEAVES = ("yielding", "term_sent", "kill_sent")
 ISOLATED = "this node was cut off from Kafka for longer than its lease"
 SUPERSEDED = "another agent has joined under this node's name"
 
@@ -77,6 +78,7 @@ class Held:
     devices: tuple[str, ...]
     state: str = "running"
     exit_code: int | None = None
+    unseen: bool = False
     reason: str = ""
     stages: dict[str, Stage | None] = field(default_factory=dict)
     heard: Heard = field(default_factory=Heard)
@@ -84,11 +86,20 @@ class Held:
     pids: tuple[int, ...] = ()
     last_report: int | None = None
     order: int | None = None
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while something is done to the task because of an eviction, or that is taken back."""
+
+    def has_ended(self, end: Exit) -> None:
+        """Its main process is no more."""
+        self.state, self.exit_code, self.unseen, self.reason = "exited", end.code, end.supervisor_lost, _why(end)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What an agent is given of its machine: devices, runtimes by name, and its folder's parts."""
+    """What an agent is given of its machine: devices, runtimes by name, and its folder's parts.
+
+    checkpoints: where jobs keep theirs; by default below its folder. checkpoints_identity: of one that nodes share.
+    """
 
     node: NodeDeclaration
     inventory: DeviceInventory
@@ -99,11 +110,18 @@ class Machine:
     evictions: Evictions
     incarnation: Incarnation
     folder: Path
+    checkpoints: Path | None = None
+    checkpoints_identity: str | None = None
     secrets: Path | None = None
     master_address: str | None = None
+    users: Users = field(default_factory=Users)
     release_poll_s: float = 0.1
     release_timeout_s: float = 60.0
     device_look_s: float = 5.0
+
+    def checkpoints_of(self, job: str) -> Path:
+        """The same in every attempt."""
+        return (self.checkpoints or self.folder / "checkpoints") / job
 
 
 class Agent:
@@ -142,11 +160,10 @@ class Agent:
         for name, runtime in machine.runtimes.items():
             for found in await runtime.adopt():
                 ends += [found] if isinstance(found, Exit) else []
-                held = Held(found.key, name, found.device_ids)
+                held = Held(found.key, name, found.device_ids, order=found.order)
                 self._held[found.key] = held
                 if isinstance(found, Exit):
-                    held.state, held.exit_code = "exited", found.code
-                    held.reason = _why(found)
+                    held.has_ended(found)
         for eviction in machine.evictions.running():
             held_by_key = {str(key): held for key, held in self._held.items()}
             if eviction.key in held_by_key:
@@ -220,6 +237,7 @@ class Agent:
             devices=self._custody.facts(),
             dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
+            checkpoints=machine.checkpoints_identity,
             fence=self.fence_seen(),
         )
 
@@ -262,7 +280,8 @@ class Agent:
 
     def _tell(self, key: TaskKey, kind: type[ReportBody], order: int | None = None, **values: Any) -> int:
         held = self._held.get(key)
-        order = held.order if held is not None else order
+        if order is None and held is not None:
+            order = held.order
         return self._report(kind, job=key.job, attempt=key.attempt, task=int(key.task), order=order, **values)
 
     def _entry(self, held: Held) -> TaskHeld:
@@ -274,10 +293,12 @@ class Agent:
                 "devices": held.devices,
                 "state": held.state,
                 "exit_code": held.exit_code,
+                "unseen": held.unseen,
                 "reason": held.reason,
                 **{stage: stage in held.stages for stage in ("noticed", "term_sent", "kill_sent")},
                 "stages": tuple(stage for stage in held.stages.values() if stage is not None),
                 "step": self._published(held) if held.state != "running" else None,
+                "order": held.order,
             }
         )
 
@@ -358,7 +379,7 @@ class Agent:
             case Evict():
                 await self._evict(command)
             case Spare():
-                self._spare(command)
+                await self._spare(command)
             case SaveTogether():
                 self._save_together(command)
 
@@ -428,8 +449,12 @@ class Agent:
                 return f"{device} is still held by {holder.job}, attempt {holder.attempt}"
         return self._custody.refusal(task.devices, alone=part is None)
 
-    def _devices_in_use(self) -> set[str]:
-        return {device for held in self._held.values() if held.state != "released" for device in held.devices}
+    def _devices_in_use(self) -> dict[str, set[TaskOfJob]]:
+        found: dict[str, set[TaskOfJob]] = {}
+        for held in self._held.values():
+            for device in held.devices if held.state != "released" else ():
+                found.setdefault(device, set()).add((held.key.job, held.key.attempt, int(held.key.task)))
+        return found
 
     async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
         machine = self.machine
@@ -438,18 +463,20 @@ class Agent:
         elif key in self._held:  # and so it was here, but that its release has arrived was not heard of
             await self._forget(self._held.pop(key))
         devices = [device for device in machine.inventory.list() if device.id in task.devices]
+        simulated = command.spec.runtime == "simulated"
         try:
+            user = None if simulated else self._user(command)
             env = environment(
                 command,
                 task,
-                checkpoints=machine.folder / "checkpoints",
+                checkpoints=machine.checkpoints_of(command.job),
                 secrets=machine.secrets,
                 master_address=machine.master_address,
                 device_bytes=min((device.memory for device in devices), default=0),
-                scratch=None if command.spec.runtime == "simulated" else self._scratch.make(key),
+                scratch=None if simulated else self._scratch.make(key, user),
             )
-        except SecretMissing as missing:
-            self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(missing))
+        except (SecretMissing, NotRunnable) as problem:
+            self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(problem))
             return
         part = part_of(task, devices)
         if part is not None:
@@ -457,17 +484,30 @@ class Agent:
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
         room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room)
-        held = self._held[key] = Held(key, spec.runtime, task.devices, order=command.order.seq)
+        order = command.order.seq
+        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user, order=order)
+        held = self._held[key] = Held(key, spec.runtime, task.devices, order=order)
         state = await machine.runtimes[spec.runtime].start(launch)
         self._tell(key, TaskIsRunning)
         if isinstance(state, Exit):
             self._exited(held, state)
 
+    def _user(self, command: StartTask) -> User | None:
+        """As whom the job runs, with its checkpoint directory; `None`: as the agent. Raises `NotRunnable`."""
+        machine = self.machine
+        user = machine.users.of(command.user)
+        if user is not None:
+            own = machine.checkpoints_of(command.job)
+            closed = closed_to(user, machine.folder) or closed_to(user, own.parent)
+            if closed is not None:
+                raise NotRunnable(f"{user.name} may not go through {closed}, where its jobs have their files: chmod o+x {closed}")
+            give(own, user)
+        return user
+
     def _answer_again(self, key: TaskKey, order: int) -> None:
         """The same start once more: say how things stand. A start that was lost on the way is never made up for."""
         held = self._held.get(key)
-        if held is None:
+        if held is None or (held.order is not None and held.order < order):  # what is here is of that number, and came before
             self._tell(key, TaskNotStarted, order=order, reason="it was started here before, and is not here any more")
             return
         self._tell(key, TaskIsRunning)
@@ -475,9 +515,12 @@ class Agent:
 
     def _tell_end(self, held: Held) -> None:
         if held.state in ("exited", "released") and held.exit_code is not None:
-            self._tell(held.key, TaskEnded, exit_code=held.exit_code, reason=held.reason)
+            self._tell_ended(held)
         if held.state == "released":
             held.last_report = self._tell(held.key, TaskIsReleased)
+
+    def _tell_ended(self, held: Held, **known: Any) -> None:
+        self._tell(held.key, TaskEnded, exit_code=held.exit_code, unseen=held.unseen, reason=held.reason, **known)
 
     async def _evict(self, command: Evict) -> None:
         verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
@@ -516,15 +559,30 @@ class Agent:
         self.machine.evictions.begin(eviction)
         self._spawn(self._drive(held, eviction))
 
-    def _spare(self, command: Spare) -> None:
+    async def _spare(self, command: Spare) -> None:
         verdicts = self._verdicts(command, dict.fromkeys(command.tasks, ()))
         for index in command.tasks:
             key = TaskKey(command.job, command.attempt, str(index))
             held = self._held.get(key)
             if verdicts[index] == "stale":
                 continue
-            obeyed = held is None or held.state != "running" or self.machine.evictions.get(str(key)) is not None
-            self._tell(key, TaskNotSpared if obeyed else TaskWasSpared, order=command.order.seq)
+            stays = held is not None and await self._take_back(held)
+            self._tell(key, TaskWasSpared if stays else TaskNotSpared, order=command.order.seq)
+
+    async def _take_back(self, held: Held) -> bool:
+        """Notice and deadlines, where the task has not begun to leave. Whether it stays."""
+        async with held.acting:
+            self._listen(held)
+            if held.state != "running" or any(stage in held.stages for stage in LEAVES):
+                return False
+            runtime = self.machine.runtimes[held.runtime]
+            try:
+                await runtime.spare(held.key)  # before the eviction is forgotten: who dies in between is asked again
+            except UnknownTask:
+                return False
+            self.machine.evictions.end(str(held.key))
+            held.stages.clear()
+            return True
 
     def _save_together(self, command: SaveTogether) -> None:
         """The gang's common step, to be confirmed or agreed on. Past the soft deadline each rank has saved by itself."""
@@ -546,29 +604,38 @@ class Agent:
         runtime = self.machine.runtimes[held.runtime]
         term_at, kill_at = eviction.term_boottime_us, eviction.kill_boottime_us
         try:
-            if "noticed" not in held.stages:
-                held.before = read_devices(self.machine.inventory, held.devices)
-                held.pids = runtime.pids(held.key)
-                await runtime.deadlines(held.key, term_at, kill_at)
-                await runtime.notice(held.key, _notice(eviction), term_at, kill_at)
-                self._stage(held, eviction, "noticed", **_noticed(eviction))
+            async with held.acting:
+                if not self._stands(held, eviction):
+                    return
+                if "noticed" not in held.stages:
+                    held.before = read_devices(self.machine.inventory, held.devices)
+                    held.pids = runtime.pids(held.key)
+                    await runtime.deadlines(held.key, term_at, kill_at)
+                    await runtime.notice(held.key, _notice(eviction), term_at, kill_at)
+                    self._stage(held, eviction, "noticed", **_noticed(eviction))
             await self._sleep_until(term_at)
-            if held.state != "running":
-                return
-            if TERMINATED not in held.stages:
-                # Said before it is done: the exit that follows must not be read before its cause.
-                late: dict[str, Any] = {"stuck_in": stuck_in(held.stages)} if eviction.grace_us else {}
-                self._stage(held, eviction, "term_sent", **late)
-                # Noted after it is done: an agent that dies in between says TERM twice rather than never.
-                await runtime.terminate(held.key, (kill_at - term_at) / 1_000_000)
-                held.stages[TERMINATED] = None
-                self._note(eviction, TERMINATED)
+            async with held.acting:
+                if held.state != "running" or not self._stands(held, eviction):
+                    return
+                if TERMINATED not in held.stages:
+                    # Said before it is done: the exit that follows must not be read before its cause.
+                    late: dict[str, Any] = {"stuck_in": stuck_in(held.stages)} if eviction.grace_us else {}
+                    self._stage(held, eviction, "term_sent", **late)
+                    # Noted after it is done: an agent that dies in between says TERM twice rather than never.
+                    await runtime.terminate(held.key, (kill_at - term_at) / 1_000_000)
+                    held.stages[TERMINATED] = None
+                    self._note(eviction, TERMINATED)
             await self._sleep_until(kill_at)
             if held.state == "running":
                 self._stage(held, eviction, "kill_sent", stuck_in=stuck_in(held.stages))
                 await runtime.kill(held.key)
         except UnknownTask:
             return  # it ended and was forgotten meanwhile
+
+    def _stands(self, held: Held, eviction: RunningEviction) -> bool:
+        """It was not taken back meanwhile, whether or not another one follows."""
+        now = self.machine.evictions.get(str(held.key))
+        return now is not None and now.notice_boottime_us == eviction.notice_boottime_us
 
     def _stage(self, held: Held, eviction: RunningEviction, stage: EvictionStage, *, tell: bool = True, **facts: Any) -> None:
         if stage in held.stages:
@@ -637,9 +704,9 @@ class Agent:
 
     def _exited(self, held: Held, end: Exit) -> None:
         self._listen(held)
-        held.state, held.exit_code, held.reason = "exited", end.code, _why(end)
+        held.has_ended(end)
         self._ended_alone(held, end)
-        self._tell(held.key, TaskEnded, exit_code=end.code, reason=held.reason, step=self._published(held))
+        self._tell_ended(held, step=self._published(held))
         self._spawn(self._release(held))
 
     def _ended_alone(self, held: Held, end: Exit, *, tell: bool = True) -> None:
@@ -755,7 +822,7 @@ async def _kill(runtime: Runtime, key: TaskKey) -> None:
 
 def kept_report(body: ReportBody) -> bytes:
     """A report as it is kept in the spool."""
-    return body.TYPE.encode() + b"\n" + canonical_json(body.to_data())
+    return body.TYPE.encode() + b"\n" + body.to_json()
 
 
 def read_report(kept: bytes) -> ReportBody:

@@ -4,14 +4,34 @@ A checkpoint is `attempt-NNNN/step-NNNNNNNN[.rank-NNNN]` with a `manifest.json`;
 """
 
 import json
+import os
 import re
+import secrets
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 ATTEMPT = re.compile(r"attempt-(\d{4,9})")
 STEP = re.compile(r"step-(\d{8,16})(?:\.rank-(\d{4,9}))?")
 LARGEST_MANIFEST = 1 << 20
+IDENTITY = ".bailiff-checkpoints"
+
+
+def identity(folder: Path) -> str:
+    """Whoever sees the same folder reads the same here: written once, by the agent that comes first."""
+    own, name = folder / f".bailiff-{secrets.token_hex(8)}", folder / IDENTITY
+    if not name.exists():
+        own.write_text(secrets.token_hex(16))
+        own.chmod(0o644)
+        with suppress(OSError):  # another one was first, or this disk knows no links
+            name.hardlink_to(own)
+        if name.exists():
+            own.unlink()
+        else:
+            own.replace(name)
+    return name.read_text().strip()
 
 
 def newest(folder: Path, rank: int) -> Path | None:
@@ -40,8 +60,12 @@ def _named(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[st
 
 
 def _is_committed(path: Path) -> bool:
+    """The job's user can put anything in its place; what is no file there is no checkpoint."""
     try:
-        with (path / "manifest.json").open("rb") as file:
+        handle = os.open(path / "manifest.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return False
             manifest: Any = json.loads(file.read(LARGEST_MANIFEST))
     except (OSError, ValueError, RecursionError):
         return False

@@ -33,6 +33,8 @@ SERVANTS = ("nvidia-cuda-mps", "nvidia-persiste", "nv-hostengine", "dcgm", "Xorg
 """Programs that stay on a device for all of its users, by the first 15 characters of their name."""
 
 Report = Callable[..., Any]
+TaskOfJob = tuple[str | None, int | None, int | None]
+"""Job, attempt and task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,13 @@ class Left:
 
 @dataclass(slots=True)
 class Custody:
-    """Of one node. `holders`: the devices that a task of this agent is on. `report` puts a report into the spool."""
+    """Of one node. `holders`: by device, the tasks of this agent that are on it. `report` puts a report into the spool."""
 
     inventory: DeviceInventory
     storage: Storage
     boot_id: str
     report: Report
-    holders: Callable[[], Collection[str]]
+    holders: Callable[[], Mapping[str, set[TaskOfJob]]]
     baseline: dict[str, int] = field(default_factory=dict)
     dirty: dict[str, DirtyDevice] = field(default_factory=dict)
     _pids: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -191,8 +193,11 @@ class Custody:
             self._judge(device, troubles.get(device))
         held = self.holders()
         for reading in readings:
-            if reading.device_id in self.dirty and self._is_free(reading, shared=reading.device_id in held):
-                self._free(reading, None)
+            found = self.dirty.get(reading.device_id)
+            if found is not None:
+                others = held.get(reading.device_id, set()) - {(found.job, found.attempt, found.task)}
+                if self._is_free(reading, shared=bool(others)):
+                    self._free(reading, None)
 
     def _judge(self, device: str, now: Trouble | None, asked: int | None = None) -> None:
         before = self._broken.get(device)

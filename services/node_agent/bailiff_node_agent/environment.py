@@ -27,7 +27,7 @@ def environment(
 ) -> dict[str, str]:
     """What the job's spec sets, then what Bailiff sets, which wins. Raises `SecretMissing`.
 
-    device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with the task.
+    checkpoints: the job's. device_bytes: memory of the smallest device that the task gets. scratch: disk space that goes with it.
     """
     grace_s = str(command.grace // 1_000_000)
     return {
@@ -35,9 +35,9 @@ def environment(
         **{variable: _secret(secrets, name) for variable, name in command.spec.secrets.items()},
         "BAILIFF_JOB_ID": command.job,
         "BAILIFF_ATTEMPT": str(command.attempt),
-        "BAILIFF_CHECKPOINT_DIR": str(checkpoints / command.job),
+        "BAILIFF_CHECKPOINT_DIR": str(checkpoints),
         "BAILIFF_GRACE_S": grace_s,
-        "BAILIFF_RESUME_FROM": str(newest(checkpoints / command.job, task.rank) or ""),
+        "BAILIFF_RESUME_FROM": str(newest(checkpoints, task.rank) or ""),
         "BAILIFF_TASK": str(task.task),
         "CUDA_VISIBLE_DEVICES": ",".join(task.devices),
         **_share(task, device_bytes),

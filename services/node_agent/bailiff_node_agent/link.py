@@ -5,7 +5,7 @@ their jobs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ from bailiff_bus.envelope import Unacceptable, unwrap, wrap
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
-from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Producer, Reader, Receipt
+from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Parcel, Producer, Reader
 
 from .agent import Agent, read_report
 
@@ -132,27 +132,35 @@ class Link:
     async def _send_reports(self, producer: Producer) -> NoReturn:
         while True:
             self._news.clear()
+            at_boot, parcels, newest_of = self._ambient.boot(), [], {}
             for at, agent in self._agents.items():
-                unsent, at_boot = agent.machine.reports.unsent(), self._ambient.boot()
-                acknowledgements = [await self._send(producer, agent, read_report(report)) for _, report in unsent]
-                for acknowledgement in acknowledgements:
-                    await acknowledgement
+                unsent = agent.machine.reports.unsent()
                 if unsent:
-                    self._sent[at] = unsent[-1][0]
-                    agent.renew(at_boot)
-                    agent.received(unsent[-1][0])
+                    parcels += [self._packed(agent, read_report(report)) for _, report in unsent]
+                    newest_of[at] = unsent[-1][0]
+            await self._send(producer, parcels)
+            for at, newest in newest_of.items():
+                agent = self._agents[at]
+                self._sent[at] = newest
+                agent.renew(at_boot)
+                agent.received(newest)
             await self._news.wait()
 
     async def _send_heartbeats(self, producer: Producer) -> NoReturn:
         while True:
             await asyncio.sleep(self._heartbeat_s)
-            for at, agent in self._agents.items():
-                if at in self._sent:
-                    at_boot = self._ambient.boot()
-                    await (await self._send(producer, agent, agent.heartbeat(self._sent[at])))
-                    agent.renew(at_boot)
+            at_boot = self._ambient.boot()
+            heard_of = {at: agent for at, agent in self._agents.items() if at in self._sent}
+            await self._send(producer, [self._packed(agent, agent.heartbeat(self._sent[at])) for at, agent in heard_of.items()])
+            for agent in heard_of.values():
+                agent.renew(at_boot)
 
-    async def _send(self, producer: Producer, agent: Agent, body: ReportBody) -> Awaitable[Receipt]:
+    async def _send(self, producer: Producer, parcels: Sequence[Parcel]) -> None:
+        """Until Kafka has all of them."""
+        for batch in await producer.send_many(topics.NODE_REPORTS.name, parcels) if parcels else ():
+            await batch.first
+
+    def _packed(self, agent: Agent, body: ReportBody) -> Parcel:
         node = agent.machine.node
         headers, value = wrap(
             body,
@@ -161,7 +169,7 @@ class Link:
             domain=node.domain,
             time_us=self._ambient.wall(),
         )
-        return await producer.send(topics.NODE_REPORTS.name, value, key=node.domain.encode(), headers=headers)
+        return node.domain.encode(), headers, value
 
     async def _watch_leases(self) -> NoReturn:
         """Beside the connection, which may hang for as long as a send may."""

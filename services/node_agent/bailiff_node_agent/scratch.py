@@ -5,7 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .runtime import TaskKey
+from .runtime import TaskKey, User
+from .users import pass_through
 
 
 @dataclass(frozen=True)
@@ -14,11 +15,14 @@ class Scratch:
 
     folder: Path
 
-    def make(self, key: TaskKey) -> Path:
-        """A new, empty one, for its owner only."""
+    def make(self, key: TaskKey, user: User | None = None) -> Path:
+        """A new, empty one, for its owner only: this user, or the agent's own."""
         own = self._of(key)
         shutil.rmtree(own, ignore_errors=True)
         own.mkdir(mode=0o700, parents=True)
+        if user is not None:
+            pass_through(own.parent)
+            os.chown(own, user.uid, user.gid)
         return own
 
     def used(self, key: TaskKey) -> int:

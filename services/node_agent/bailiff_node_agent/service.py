@@ -12,6 +12,7 @@ from bailiff_bus.port import Bus
 from bailiff_bus.runtime import ExitCode, MustStop
 
 from .agent import Agent, Machine
+from .checkpoints import identity
 from .devices import DeviceInventory, NoDriver, NvmlInventory, SimulatedInventory
 from .devices.simulated import start_of_process
 from .disk import (
@@ -29,6 +30,7 @@ from .link import Link
 from .logship import rotate_logs, ship_logs
 from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
+from .users import Users, pass_through
 
 
 class NodeAgentService:
@@ -75,8 +77,13 @@ class NodeAgentService:
 
     def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
         folder = self._settings.state_dir / "node-agent" / node.domain / node.name
-        for part in ("logs", "checkpoints"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+        shared = self._settings.shared_checkpoints
+        checkpoints = folder / "checkpoints" if shared is None else shared / node.domain
+        for part in (folder / "logs", checkpoints):
+            part.mkdir(parents=True, exist_ok=True)
+        users = Users(self._settings.run_as, self._settings.run_as_names, self._settings.run_as_lowest_uid)
+        if users.others:
+            pass_through(folder, folder / "logs", *([checkpoints] if shared is None else []))
         storage: Storage = MemoryStorage()
         if self._settings.durable:
             try:
@@ -98,8 +105,11 @@ class NodeAgentService:
             evictions=Evictions(storage),
             incarnation=draw_incarnation(storage, machine_id=node.machine_id),
             folder=folder.absolute(),
+            checkpoints=checkpoints.absolute(),
+            checkpoints_identity=identity(checkpoints) if shared is not None else None,
             secrets=self._settings.secrets_dir,
             master_address=self._settings.master_address,
+            users=users,
             release_poll_s=self._settings.release_poll_s,
             release_timeout_s=self._settings.release_timeout_s,
             device_look_s=self._settings.device_look_s,

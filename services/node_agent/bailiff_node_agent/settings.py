@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from bailiff_bus.settings import ServiceSettings
 from bailiff_core.model.document import Label, Name
 
+from .users import RunAs
+
 GIB = 1 << 30
 
 
@@ -56,7 +58,10 @@ class NodeAgentSettings(ServiceSettings):
     release_timeout_s: a GPU that is not seen free so long after its task is quarantined. device_look_s: how often
     quarantined ones, and the health of all, are looked at. log_bytes: so much disk a task's log takes before its older half is
     moved to `<log>.1`; 0: no limit. cgroups: keep each task in a cgroup v2 of its own, below
-    cgroup_root or where this host permits.
+    cgroup_root or where this host permits. run_as: as whom tasks run where the agent is root: `submitter`, the user of this
+    machine who has the submitter's name, or the one that run_as_names gives that name, with a uid from run_as_lowest_uid on;
+    or `agent`. shared_checkpoints: a folder that is the same one on all nodes, in which jobs keep their checkpoints; without
+    it each node keeps them for itself.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -66,6 +71,10 @@ class NodeAgentSettings(ServiceSettings):
     device_look_s: Annotated[float, Field(gt=0)] = 5.0
     cgroups: bool = True
     cgroup_root: Path | None = None
+    shared_checkpoints: Path | None = None
+    run_as: RunAs = "submitter"
+    run_as_names: dict[str, str] = Field(default_factory=dict)
+    run_as_lowest_uid: Annotated[int, Field(ge=0)] = 1000
     durable: bool = True
     secrets_dir: Path | None = None
     master_address: str | None = None

@@ -18,7 +18,7 @@ from bailiff_bus.messages import (
     TaskNotStarted,
     TaskWasSpared,
 )
-from bailiff_core.records.facts import Checkpoint, DeviceFacts, Stage
+from bailiff_core.records.facts import Checkpoint, DeviceFacts, Stage, TaskExited
 
 
 def names(facts):
@@ -240,6 +240,24 @@ def test_a_task_that_started_and_ended_unseen(story):
     assert names(found) == ["NodeJoined", "TaskStarted", "TaskExited", "TaskReleased"]
     story.turn(*found)
     story.expect("JobEnded", job="job", outcome="succeeded")
+
+
+def test_an_earlier_member_of_the_number_says_nothing_of_the_one_that_is_to_start(story):
+    """Its agent was restarted before it had heard that the log knows of its end."""
+    story.submit("job", gpus=4)
+    task = story.job("job").tasks[0]
+    where = story.pool.nodes[task.node].name
+    others = [held(task=0), held(task=1)] if where == "n1" else []
+    before = held("job", state="released", exit_code=1, order=task.start_seq - 1)
+    assert names(facts_of_report(story.pool, announced(where, tasks=[before, *others]))) == ["NodeJoined"]
+
+
+def test_an_end_that_its_node_did_not_see_is_on_record_as_such(story):
+    story.submit("job", gpus=1)
+    (ended,) = facts_of_report(story.pool, of_task(TaskEnded, "job", node="n2", exit_code=-9, unseen=True))
+    assert ended.unseen
+    found = facts_of_report(story.pool, announced("n2", tasks=[held("job", state="exited", exit_code=-9, unseen=True)]))
+    assert [fact.unseen for fact in found if isinstance(fact, TaskExited)] == [True]
 
 
 def test_what_runs_without_the_log(story):

@@ -5,6 +5,7 @@ from tests.log_builder import DAY, GIB, digest, policy
 
 from bailiff_admission.intake.rejected import Rejected
 from bailiff_admission.intake.requests import Asked, digest_of_spec, facts_of_request, unsupported_policy
+from bailiff_admission.owed import start_command
 from bailiff_bus.messages import (
     AcceptTruncation,
     ApplyPolicy,
@@ -52,6 +53,32 @@ def test_a_job_is_accepted(story):
     story.expect("JobPlaced", job="new")
 
 
+def test_the_node_hears_who_submitted_the_job_whatever_its_demand_says(story):
+    (fact,) = ask(story, submit(user="root"), actor="alice")
+    story.turn(fact)
+    job = story.pool.jobs["new"]
+    command = start_command(story.pool, job, story.pool.nodes[job.tasks[0].node], job.tasks, SPEC)
+    assert (fact.user, command.user) == ("alice", "alice")
+
+
+def test_what_a_job_leaves_out_is_put_on_record(story):
+    (fact,) = ask(story, submit())
+    assert (fact.demand.max_failures, fact.demand.elastic) == (3, "restart")
+    (own,) = ask(story, submit(max_failures=0, elastic="live"))
+    assert (own.demand.max_failures, own.demand.elastic) == (0, "live")
+    story.apply_policy(policy(restarts={"max_failures": 1}))
+    (other,) = ask(story, submit())
+    assert other.demand.max_failures == 1
+
+
+def test_a_gang_over_nodes_that_share_no_checkpoints_is_refused_where_the_policy_says_so(story):
+    gang = submit(**group(count=2, gpu_milli=8000))
+    assert not isinstance(ask(story, gang), Rejected)
+    story.apply_policy(policy(unshared_checkpoints="refuse"))
+    assert "n1, n2 share none" in refused(story, gang, "unshared-checkpoints").reason
+    assert not isinstance(ask(story, gang.model_copy(update={"spec": JobSpec(command="x", runtime="simulated")})), Rejected)
+
+
 def test_nothing_private_reaches_the_log(story):
     secret = JobSpec(command="train --key hunter2", env={"TOKEN": "hunter2"}, working_dir="/home/hunter2")
     (fact,) = ask(story, submit(spec=secret))
@@ -59,7 +86,7 @@ def test_nothing_private_reaches_the_log(story):
 
 
 def test_the_spec_is_only_known_by_a_salted_digest():
-    one, two = digest_of_spec(b"a" * 16, SPEC.to_data()), digest_of_spec(b"b" * 16, SPEC.to_data())
+    one, two = digest_of_spec(b"a" * 16, SPEC), digest_of_spec(b"b" * 16, SPEC)
     assert one != two
     assert len(one) == 64
 

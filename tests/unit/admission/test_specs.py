@@ -21,8 +21,9 @@ def bus() -> MemoryBus:
 
 async def stored(specs: JobSpecs, bus: MemoryBus, salt: bytes, job: str = "train-1") -> str:
     producer = await bus.producer()
-    digest = digest_of_spec(salt, SPEC.to_data())
-    await (await specs.store(producer, job, digest, SPEC, salt))
+    digest = digest_of_spec(salt, SPEC)
+    for batch in await specs.store(producer, [specs.take(job, digest, SPEC, salt)]):
+        await batch.first
     return digest
 
 

@@ -53,8 +53,8 @@ class Faulty:
         return self.chance.choice([0.0, 0.0, 0.1, 3.0]) if self.chance else 0.0
 
 
-def make_cluster(faults: Faulty | None = None) -> MemoryCluster:
-    cluster = MemoryCluster(lambda: START + round(asyncio.get_running_loop().time() * 1_000_000), faults)
+def make_cluster(faults: Faulty | None = None, batch: int = 1) -> MemoryCluster:
+    cluster = MemoryCluster(lambda: START + round(asyncio.get_running_loop().time() * 1_000_000), faults, batch=batch)
     cluster.create_topics(domains=2)
     return cluster
 
@@ -508,7 +508,7 @@ def test_whatever_goes_wrong_committed_records_are_in_the_one_chain(seed: int) -
         buses[0].kill()
 
     async def main() -> list[Entry]:
-        cluster = make_cluster(Faulty(chance=chance))
+        cluster = make_cluster(Faulty(chance=chance), batch=chance.choice([1, 2, 5]))
         buses = [cluster.client(f"w{number}") for number in range(3)]
         tasks = [asyncio.ensure_future(serve(cluster, bus)) for bus in buses]
         await disturb(buses, cluster)

@@ -1,13 +1,14 @@
-"""A view that starts from a local snapshot, where the log has lost the record that speaks for it."""
+"""A view and its local snapshot: where the log has lost the record that speaks for it, and how often one is taken."""
 
 from pathlib import Path
 
+import pytest
 from tests.log_builder import Story
 
 from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.topics import AUDIT
-from bailiff_bus.view import DomainView
+from bailiff_bus.view import DomainView, StateDiverged
 from bailiff_core.engine import STATE_SCHEMA
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records.facts import StateDigest
@@ -46,3 +47,61 @@ def test_a_snapshot_whose_digest_was_cut_off_the_log_is_not_used(tmp_path: Path)
 
     run(main())
     assert list(tmp_path.iterdir()), "it keeps a snapshot of what the log confirmed"
+
+
+class Reading:
+    """A log with a digest after each job, and a view of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.story, self.digests = folder, Story(), []
+        self.story.node("n1", gpus=8)
+        self.cluster = MemoryCluster(lambda: 0)
+        self.cluster.create_topics(domains=1)
+        self.stored = 0
+
+    def jobs(self, *names: str, lie: bool = False) -> None:
+        for name in names:
+            self.story.submit(name, gpus=1)
+            self.digests.append(len(self.story.wires))
+            self.story.turn(StateDigest(schema_version=STATE_SCHEMA, digest="0" * 64 if lie else state_digest(self.story.pool)))
+        for wire in self.story.wires[self.stored :]:
+            self.cluster.store(AUDIT.name, 0, None, wire.headers, wire.value)
+        self.stored = len(self.story.wires)
+
+    def view(self) -> DomainView:
+        return DomainView(self.cluster.client("one"), self.story.pool.domain, 0, Metrics(), snapshots=self.folder)
+
+
+def test_far_from_the_end_states_are_not_compared_at_every_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the last are, and there the snapshot is taken."""
+    reading, kept = Reading(tmp_path), []
+    reading.jobs("a", "b", "c", "d", "e")
+    monkeypatch.setattr("bailiff_bus.view.NEAR_THE_END", reading.stored - reading.digests[3])
+    monkeypatch.setattr("bailiff_bus.view._write_snapshot", lambda _path, _state, _head, offset: kept.append(offset))
+    view = reading.view()
+    run(view.catch_up())
+    assert kept == [reading.digests[0], *reading.digests[3:]]
+    assert state_digest(view.pool) == state_digest(reading.story.pool)
+    assert view.digest_seq == reading.digests[-1]
+
+
+def test_a_fold_that_differs_is_found_at_the_end_at_the_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(tmp_path)
+    reading.jobs("a", "b", "c")
+    reading.jobs("d", lie=True)
+    monkeypatch.setattr("bailiff_bus.view.NEAR_THE_END", 5)
+    with pytest.raises(StateDiverged):
+        run(reading.view().catch_up())
+
+
+def test_a_view_that_follows_compares_at_each_digest(tmp_path: Path) -> None:
+    async def main() -> None:
+        reading = Reading(tmp_path)
+        reading.jobs("a")
+        view = reading.view()
+        await view.catch_up()
+        reading.jobs("b", lie=True)
+        await view.advance(1.0)
+
+    with pytest.raises(StateDiverged):
+        run(main())

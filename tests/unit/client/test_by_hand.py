@@ -12,6 +12,7 @@ from bailiff.doctor import drain_checks
 from bailiff.problem import ExitCode
 from bailiff_bus import gauges
 from bailiff_bus.metrics import NODES, PAUSED_JOBS
+from bailiff_core.records import facts
 
 
 @pytest.fixture
@@ -73,7 +74,9 @@ def test_moved_it_says_where_and_afterwards_how_long_it_paused(bailiff: Run, scr
 def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -> None:
     shown = bailiff("drain", "gpu-01", "--quick", "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert ["train-7", "train", "50", "leaves", "0", "4", "2m30s"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert ["train-7", "train", "50", "leaves", "the", "queue", "0", "4", "2m30s"] in [
+        line.split()[:9] for line in shown.output.splitlines()
+    ]
     assert "nothing was asked for" in shown.output
     assert scribe.pool.nodes[0].drain is None
     assert bailiff("drain", "gpu-01").exit_code != 0  # nobody says yes
@@ -83,6 +86,15 @@ def test_a_drain_shows_whom_it_concerns_and_asks(bailiff: Run, scribe: Scribe) -
     drain = scribe.pool.nodes[0].drain
     assert drain is not None
     assert (drain.mode, drain.reason) == ("fast", "driver")
+
+
+def test_a_graceful_drain_says_where_each_would_go_and_that_is_where_it_goes(bailiff: Run, scribe: Scribe) -> None:
+    scribe.turn(facts.TaskProgressed.model_validate({**scribe._at("train-7", 0), "step": 7}))  # it listens
+    shown = bailiff("drain", "gpu-01", "--dry-run")
+    assert ["train-7", "train", "50", "moves", "gpu-02", "0", "4"] in [line.split()[:7] for line in shown.output.splitlines()]
+    assert scribe.pool.jobs["train-7"].phase == "running"
+    assert bailiff("drain", "gpu-01", "--yes").exit_code == 0
+    assert [scribe.pool.nodes[task.node].name for task in scribe.pool.jobs["train-7"].promise] == ["gpu-02"]
 
 
 def test_programs_say_yes_themselves(bailiff: Run, scribe: Scribe) -> None:

@@ -154,7 +154,7 @@ def test_dry_run_prints_the_request_and_sends_nothing(bailiff: Run, scribe: Scri
     assert job.demand.labels == {"team": "nlp"}
     assert job.spec.command == ("python", "-c", "pass")
     assert (job.spec.env, job.spec.secrets, job.spec.working_dir) == ({"A": "b"}, {"TOKEN": "hf"}, "/w")
-    assert not any(scribe.cluster.messages(topics.REQUESTS.name, at) for at in range(4))
+    assert not any(scribe.cluster.messages(topics.REQUESTS.name, at) for at in range(topics.REQUESTS.partition_count(1)))
 
 
 def test_options_go_before_the_job_file(bailiff: Run, tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def run_on(
     return command_on(lambda: AnsweringBus(scribe, then), monkeypatch, str(tmp_path / "cache"))
 
 
+def test_a_gang_whose_members_might_not_see_one_checkpoint_directory_is_warned_of(bailiff: Run, scribe: Scribe) -> None:
+    scribe.node("n8")
+    scribe.node("n9")
+    found = bailiff("submit", "--tasks", "2", "--gpus", "8", "--name", "wide", "--", "x")
+    assert found.exit_code == ExitCode.DONE
+    assert "warning: no single node holds this gang" in found.stderr
+    assert "warning" not in bailiff("submit", "--gpus", "8", "--name", "narrow", "--", "x").stderr
+
+
 # --- arrays
 
 

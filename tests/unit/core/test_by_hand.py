@@ -4,7 +4,7 @@ import pytest
 from tests.log_builder import HOUR, MINUTE, policy
 
 from bailiff_core.model.demand import TaskGroup
-from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionAsked
+from bailiff_core.records.facts import ClockStepped, JobCancelled, JobEvictionAsked, TaskProgressed
 from bailiff_core.scene import scene_of
 
 
@@ -208,6 +208,67 @@ def test_drained_gracefully_jobs_may_finish_until_the_deadline(story):
     story.yields("long")
     story.expect("JobRequeued", job="long", cause="drain")
     story.expect("JobWaits", job="long")
+
+
+def listens(story, job):
+    """It has said that it hears notices."""
+    story.turn(*(TaskProgressed(**story.at(job, task.index), step=1) for task in story.job(job).tasks))
+
+
+def test_drained_gracefully_a_job_that_listens_moves_where_there_is_room(story):
+    running(story, "listens", "deaf")
+    listens(story, "listens")
+    story.node("n2", gpus=8)
+    story.drain("n1", "graceful", HOUR, "new driver")
+    moves = story.expect("MigrationDecided", job="listens", cause="migration")
+    assert (moves.reason, [share.node for share in moves.placement]) == ("n1 is being emptied (graceful): new driver", [1])
+    assert story.job("deaf").phase == "running"
+    story.yields("listens")
+    story.expect("JobStartOrdered", job="listens")
+    assert story.job("listens").evictions == 0
+
+
+def test_it_moves_when_room_comes_or_when_it_first_says_that_it_listens(story):
+    running(story, "early", "late")
+    listens(story, "early")
+    story.drain("n1", "graceful")
+    story.expect_only()
+    story.node("n2", gpus=8)
+    story.expect("MigrationDecided", job="early")
+    assert story.job("late").phase == "running"
+    listens(story, "late")
+    story.expect("MigrationDecided", job="late")
+
+
+def test_an_undrain_takes_back_what_nobody_was_told_of(story):
+    running(story, "told", "untold")
+    story.drain("n1", "quick")
+    story.begin("told")
+    story.undrain("n1")
+    back = story.expect("EvictionWithdrawn", job="untold", told=False)
+    assert back.reason == "its node is not being emptied any more"
+    assert (story.job("untold").phase, story.job("told").phase) == ("running", "evicting")
+    assert story.job("untold").evictions == 0
+
+
+def test_members_alone_that_nobody_was_told_of_stay_too(story):
+    story.node("n1", gpus=2)
+    story.node("n2", gpus=2)
+    story.runs("wide", gpus=1, tasks=4, min_tasks=2)
+    story.drain("n2", "quick")
+    story.undrain("n2")
+    story.expect("EvictionWithdrawn", job="wide", told=False)
+    assert not any(task.eviction for task in story.job("wide").tasks)
+
+
+def test_an_eviction_for_another_drained_node_stands(story):
+    story.node("n1", gpus=8)
+    story.node("n2", gpus=8)
+    story.runs("gang", gpus=8, tasks=2)
+    story.drain("n1", "quick")
+    story.drain("n2", "quick")
+    story.undrain("n1")
+    assert story.job("gang").phase == "evicting"
 
 
 def test_drained_gracefully_without_a_deadline_nobody_is_stopped(story):

@@ -5,6 +5,7 @@ from tests.log_builder import MINUTE, SECOND
 
 from bailiff_core.lifecycle.outcome import gang_verdict, verdict
 from bailiff_core.model.pool import Task
+from bailiff_core.records.facts import TaskExited
 
 EVERY_CODE = (0, 1, 2, 85, 127, 137, 139, 143, -9, -15, -11, 255)
 
@@ -78,6 +79,17 @@ def test_a_failure_stops_the_others_and_ends_the_job(story):
     story.ends("job", 143, task=0)
     ended = story.expect("JobEnded", job="job", outcome="failed", exit_codes={"0": 143, "1": 3})
     assert ended.reason == "task 1 ended with exit code 3"
+
+
+def test_an_exit_that_nobody_saw_is_a_loss_and_no_failure(story):
+    """Its machine came back from a reboot, or its supervisor was killed: the code is what was done to the rest of it."""
+    running(story)
+    story.turn(TaskExited(**story.at("job", 0), exit_code=-9, unseen=True))
+    story.expect("EvictionDecided", job="job", cause="gang-failure")
+    story.releases("job", task=0)
+    story.ends("job", 85, task=1)
+    story.expect("JobRequeued", job="job", outcome="lost")
+    assert (story.job("job").failures, story.job("job").losses) == (0, 1)
 
 
 def test_a_failure_within_the_budget_is_tried_again_later(story):

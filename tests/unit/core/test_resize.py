@@ -106,3 +106,13 @@ def test_room_that_is_made_for_it_by_evictions_is_used_by_one_restart(tell):
     assert list(story.decisions("MigrationDecided"))
     starts_again(story)
     assert len(story.members("wide", "running")) > 6
+
+
+def test_a_gang_that_has_to_restart_for_it_loses_a_member_only_where_one_that_goes_on_live_cannot(story):
+    """All of its work since the last checkpoint is at stake, not that of one member: the older job loses one instead."""
+    story.node("n1", gpus=8)
+    story.runs("goes-on", gpus=1, tasks=4, min_tasks=3, elastic="live")
+    story.runs("starts-again", gpus=1, tasks=4, min_tasks=3, elastic="restart")
+    story.submit("high", gpus=1, cls="interactive", after=MINUTE)
+    story.propose()
+    assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["goes-on"]

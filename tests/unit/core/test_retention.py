@@ -1,7 +1,9 @@
 """What the state forgets, by rule, on log time."""
 
-from tests.log_builder import DAY, HOUR, MINUTE, SECOND, digest, policy
+from tests.log_builder import DAY, HOUR, MINUTE, SECOND, digest, folded, policy
 
+from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records.facts import ClockAdvanced, ClockStepped, InputRejected
 
 
@@ -38,6 +40,19 @@ def test_waiting_and_running_jobs_are_never_forgotten(story):
     story.submit("waiting", gpus=1)
     story.turn(ClockAdvanced(), after=1000 * DAY)
     assert list(story.pool.jobs) == ["job", "waiting"]
+
+
+def test_gaps_of_what_was_forgotten_are_closed_and_the_state_stays_the_same(story, monkeypatch):
+    story.node("n1")
+    for number in range(12):
+        finished(story, f"job-{number}")
+        story.turn(ClockAdvanced(), after=DAY)
+    left = folded(story.wires)
+    monkeypatch.setitem(apply.__globals__, "FORGOTTEN_KEPT", 1)
+    closed = folded(story.wires)
+    assert (left.forgotten, closed.forgotten) == (6, 0)
+    assert state_digest(closed) == state_digest(left)
+    assert list(closed.ended) == list(left.ended) == [f"job-{number}" for number in range(6, 12)]
 
 
 def test_request_ids(story):

@@ -2,7 +2,9 @@
 
 from tests.log_builder import MINUTE, SECOND
 
+from bailiff_bus.messages import Evict
 from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_eviction_executor.owed import commands_owed
 
 
 def evicting(story, tasks=1):
@@ -193,3 +195,45 @@ def test_a_job_spared_before_it_had_started_runs_once_all_its_tasks_do(story):
     story.cancel("high", after=SECOND)
     assert story.job("low").phase == "running"
     assert story.job("low").last_start == story.time - SECOND
+
+
+def test_what_a_spared_member_was_told_before_does_not_count_when_its_gang_leaves_after_all(story):
+    """Its agent has taken the notice back, so it is told again; what it acknowledged then excuses no failure now."""
+    evicting(story, tasks=2)
+    story.begin("low")
+    story.staged("low", "noticed")
+    story.staged("low", "acknowledged")
+    story.cancel("high")
+    story.spared("low", task=0)
+    story.not_spared("low", task=1)
+    told = {(body.tasks, body.order.seq) for body in commands_owed(story.pool) if isinstance(body, Evict)}
+    assert told == {((0,), story.job("low").eviction.begun_seq)}
+
+
+def test_a_spared_job_that_fails_later_has_failed(story):
+    evicting(story)
+    story.begin("low")
+    story.staged("low", "noticed")
+    story.staged("low", "acknowledged")
+    story.cancel("high")
+    story.spared("low")
+    story.ends("low", 1)
+    story.expect("JobEnded", job="low", outcome="failed")
+
+
+def test_a_plan_that_fails_half_way_spares_at_once_whom_nobody_told(story):
+    """One victim of two has begun to leave when the asker goes away; the other never hears of it."""
+    for name in ("n1", "n2"):
+        story.node(name, gpus=8)
+    story.runs("told", gpus=8)
+    story.runs("untold", gpus=8)
+    story.submit("high", gpus=8, tasks=2, cls="interactive", after=MINUTE)
+    story.propose()
+    story.begin("told")
+    story.cancel("high")
+    taken_back = {entry.job: entry.told for entry in story.decisions("EvictionWithdrawn")}
+    assert taken_back == {"told": True, "untold": False}
+    assert (story.job("untold").phase, story.job("told").phase) == ("running", "evicting")
+    assert [(type(body).__name__, body.job) for body in commands_owed(story.pool)] == [("Spare", "told")]
+    story.spared("told")
+    assert story.job("told").phase == "running"

@@ -106,8 +106,11 @@ def test_preempt_stays_within_the_project_unless_the_policy_says_pool(shared: Sk
     of("b", shared.running("ours", "n", range(4, 8), priority=50))
     asker = of("b", shared.job("asker", group(gpus=4), priority=75))
     assert victims(ask(shared, asker, "preempt")) == {"ours": ""}
-    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption={"scope": "pool"})
+    freely = {"scope": "pool", "within_share": False}
+    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption=freely)
     assert victims(ask(shared, asker, "preempt")) == {"theirs": ""}
+    shared.pool.policy = policy(quota("a", 2), quota("b", 4), preemption={"scope": "pool"})
+    assert victims(ask(shared, asker, "preempt")) == {"ours": ""}, "with the room of both, b would be above its fair share of 5"
     shared.pool.policy = policy(quota("a", 4), quota("b", 4), preemption={"scope": "pool"})
     answer = ask(shared, asker, "preempt")
     assert victims(answer) == {"ours": ""}

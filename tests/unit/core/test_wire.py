@@ -13,6 +13,7 @@ from bailiff_core.model.document import parse_duration
 from bailiff_core.model.places import bits, numbers, ranges
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, decode, encode, facts, follow, record_hash
 from bailiff_core.records.chain import GENESIS
+from bailiff_core.records.layout import NEEDED
 from bailiff_core.records.wire import UnreadableRecord, time_text, time_value
 
 
@@ -89,6 +90,19 @@ def test_to_follow_is_to_continue_and_to_decode():
         assert after == continues(head, wire)
         assert record == decode(wire)
         head = after
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_a_record_that_lacks_a_header_which_all_have_is_unreadable(name):
+    with pytest.raises(UnreadableRecord, match=name):
+        decode(changed(encode(a_record()), name, None))
+
+
+def test_a_header_that_stands_twice_counts_with_its_last_value():
+    wire = encode(a_record())
+    twice = Wire((("ce_cause", b"7"), *wire.headers, ("ce_cause", b"8")), wire.value)
+    assert decode(twice) == a_record(cause="8")
+    assert record_hash(twice) != record_hash(Wire((*wire.headers, ("ce_cause", b"8")), wire.value))
 
 
 def test_no_bytes_may_move_between_the_parts_of_a_hash():

@@ -8,9 +8,11 @@ from tests.unit.node_agent.test_agent_lease import SECOND, Node, node
 from bailiff_bus.messages import (
     Evict,
     JobSpec,
+    NodeAnnounced,
     Spare,
     StartTask,
     TaskAt,
+    TaskEnded,
     TaskIsReleased,
     TaskIsRunning,
     TaskNotStarted,
@@ -117,6 +119,30 @@ async def test_an_answer_names_the_order_that_it_is_about(node: Node) -> None:
     await node.agent.obey(evict(node, "wide", 30, 5))
     assert [report.order for report in said(node, TaskIsRunning)] == [10]
     assert [report.order for report in said(node, TaskIsReleased)] == [30]
+
+
+async def test_the_next_agent_still_knows_by_which_order_a_member_came(node: Node) -> None:
+    """Its end is on the way; the log, which has it already, may have ordered another member of that number meanwhile."""
+    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
+    node.machine._kill(TaskKey("wide", 1, "0"))
+    node.agent = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    await node.agent.adopt()
+    (entry,) = said(node, NodeAnnounced)[-1].tasks
+    assert (entry.state, entry.order) == ("exited", 10)
+
+
+async def test_a_start_that_an_agent_died_over_is_not_answered_with_the_end_of_the_member_before(node: Node) -> None:
+    await node.agent.obey(start(node, "wide", 10, TaskAt(task=0)))
+    node.machine._kill(TaskKey("wide", 1, "0"))
+    node.agent.machine.fences.obey("wide", 1, {0: ()}, (1, 25))  # all that the agent came to do
+    node.agent = Agent(node.agent.machine, node.agent._ambient, node.agent._metrics, lambda: None)
+    await node.agent.adopt()
+    await node.fence()
+    await node.agent.obey(start(node, "wide", 25, TaskAt(task=0)))
+    assert [(report.order, report.reason) for report in said(node, TaskNotStarted)] == [
+        (25, "it was started here before, and is not here any more")
+    ]
+    assert not [report for report in said(node, TaskEnded) if report.order != 10]
 
 
 async def test_a_start_that_this_node_cannot_carry_out_is_answered(node: Node) -> None:

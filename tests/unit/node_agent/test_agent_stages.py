@@ -21,11 +21,14 @@ from bailiff_bus.messages import (
     NodeAnnounced,
     ReportBody,
     SaveTogether,
+    Spare,
     StartTask,
     TaskAt,
     TaskEnded,
     TaskHasProgressed,
     TaskHasResumed,
+    TaskNotSpared,
+    TaskWasSpared,
 )
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
@@ -89,10 +92,15 @@ class World:
         about = {"tasks": (TaskAt(task=0),), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
         await self.agent.obey(StartTask(sender="admission", **self.common(5), **about))
 
-    async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
+    def leaves(self, grace: int = 150, term_after: int | None = 120) -> dict[str, Any]:
         soft = None if term_after is None else term_after * SECOND
-        about = {"tasks": (0,), "grace": grace * SECOND, "term_after": soft, "cause": "preemption", "for_job": "serve-1"}
-        await self.agent.obey(Evict(sender="executor", **self.common(9), **about))
+        return {"tasks": (0,), "grace": grace * SECOND, "term_after": soft, "cause": "preemption", "for_job": "serve-1"}
+
+    async def evict(self, grace: int = 150, term_after: int | None = 120) -> None:
+        await self.agent.obey(Evict(sender="executor", **self.common(9), **self.leaves(grace, term_after)))
+
+    async def spare(self, seq: int = 20) -> None:
+        await self.agent.obey(Spare(sender="executor", **self.common(seq), tasks=(0,)))
 
     async def together(self, step: int, *, agreed: bool = False) -> None:
         await self.agent.obey(SaveTogether(sender="executor", **self.common(9), tasks=(0,), step=step, agreed=agreed))
@@ -264,6 +272,16 @@ async def test_it_says_from_where_it_goes_on(world: World) -> None:
     assert (resumed.step, resumed.from_attempt, resumed.passed_over) == (120, 0, 0)
 
 
+@story
+async def test_after_a_power_loss_it_says_that_it_did_not_see_the_end(world: World) -> None:
+    await world.starts()
+    await world.agent_dies()
+    world.machine.crash()
+    await world.agent_starts()
+    (task,) = world.of(NodeAnnounced)[-1].tasks
+    assert (task.state, task.exit_code, task.unseen) == ("exited", -9, True)
+
+
 @pytest.mark.parametrize(("grace", "term_after"), [(0, 0), (5, None), (5, 9)])
 def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None) -> None:
     @story
@@ -274,3 +292,54 @@ def test_odd_deadlines_end_a_job_all_the_same(grace: int, term_after: int | None
         assert [report.exit_code for report in world.of(TaskEnded)] == [-9]
 
     told()
+
+
+# --- notices that are taken back
+
+
+@story
+async def test_a_notice_is_taken_back_while_the_job_saves_and_the_next_one_is_told_from_the_beginning(world: World) -> None:
+    await world.starts("10:60")
+    await asyncio.sleep(30)
+    await world.evict()
+    await asyncio.sleep(30)
+    assert [stage for stage, _ in world.stages()] == ["noticed", "acknowledged", "checkpoint_started"]
+    await world.spare()
+    assert len(world.of(TaskWasSpared)) == 1
+    assert world.machine.notice_of(KEY) is None
+    await asyncio.sleep(300)
+    assert not world.of(TaskEnded)
+    world.told.clear()
+    await world.agent.obey(Evict(sender="executor", **world.common(30), **world.leaves()))
+    await asyncio.sleep(100)
+    assert [stage for stage, _ in world.stages()] == [
+        "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
+    ]  # fmt: skip
+    assert [end.exit_code for end in world.of(TaskEnded)] == [85]
+
+
+@story
+async def test_what_was_taken_back_stays_so_for_the_next_agent_and_when_it_is_asked_again(world: World) -> None:
+    await world.starts("10:60")
+    await world.evict()
+    await asyncio.sleep(1)
+    await world.spare()
+    await world.agent_dies()
+    await world.agent_starts()
+    await asyncio.sleep(300)
+    await world.agent.obey(
+        Fence(node="n1", incarnation=world.agent.machine.incarnation.incarnation, sender="admission", sender_epoch=1)
+    )
+    await world.spare()
+    assert (len(world.of(TaskWasSpared)), world.of(TaskEnded), world.of(TaskNotSpared)) == (2, [], [])
+
+
+@story
+async def test_a_job_that_has_its_term_leaves_though_it_is_not_needed_any_more(world: World) -> None:
+    await world.starts(None, BAILIFF_SIM_ON_TERM="exit:0:20")
+    await world.evict()
+    await asyncio.sleep(1)
+    await world.spare()
+    assert (len(world.of(TaskNotSpared)), world.of(TaskWasSpared)) == (1, [])
+    await asyncio.sleep(30)
+    assert len(world.of(TaskEnded)) == 1

@@ -1,11 +1,12 @@
 """Where a task is told that it can go on: the newest whole checkpoint of its own, whatever else lies there."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.checkpoints import newest
+from bailiff_node_agent.checkpoints import identity, newest
 
 
 def saved(folder: Path, name: str, **manifest: object) -> Path:
@@ -57,3 +58,20 @@ def test_what_is_not_committed_or_is_garbage_is_passed_over(tmp_path: Path) -> N
             (path / "manifest.json").write_bytes(content)
     (tmp_path / "attempt-0002").write_text("no folder")
     assert newest(tmp_path, 0) == good
+
+
+def test_who_sees_the_same_folder_knows_it_by_the_same_name(tmp_path: Path) -> None:
+    first, other = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    other.mkdir()
+    assert identity(first) == identity(first) != identity(other)
+    assert [path.name for path in first.iterdir()] == [".bailiff-checkpoints"]
+
+
+def test_what_is_no_file_there_is_no_checkpoint_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    before = saved(tmp_path, "attempt-0001/step-00000007")
+    for step, make in ((8, os.mkfifo), (9, Path.mkdir), (10, lambda path: path.symlink_to(before / "manifest.json"))):
+        folder = tmp_path / f"attempt-0001/step-{step:08}"
+        folder.mkdir()
+        make(folder / "manifest.json")
+    assert newest(tmp_path, 0) == before

@@ -31,7 +31,8 @@ from bailiff_bus.messages import (
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
 from bailiff_node_agent.agent import Agent, Machine, read_report
-from bailiff_node_agent.devices import SimulatedInventory
+from bailiff_node_agent.custody import Custody, Left
+from bailiff_node_agent.devices import SimulatedInventory, read_devices
 from bailiff_node_agent.devices.__main__ import main as fault_command
 from bailiff_node_agent.devices.simulated import start_of_process
 from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
@@ -151,6 +152,21 @@ async def test_what_a_task_leaves_behind_is_quarantined_and_freed_once_it_is_gon
     assert (await host.says(DeviceIsClean)).asked is None
     await host.start("after", GPU)
     await host.says(TaskIsRunning, 3)
+
+
+async def test_who_left_a_device_dirty_is_nobody_else_on_it() -> None:
+    """Between the quarantine and the end of its release a task is still on the device by name: that makes it no shared one."""
+    inventory, said = SimulatedInventory("2xH100-80GB", "n1"), list[type]()
+    on_it: dict[str, set[Any]] = {GPU: {("leaky", 1, 0)}}
+    custody = Custody(inventory, MemoryStorage(), "b1", lambda kind, **_: said.append(kind), lambda: on_it)
+    inventory.fail(GPU, leak_bytes=GIB)
+    [reading] = read_devices(inventory, [GPU])
+    custody.quarantine(reading, "not-free", "1024 MiB of it are in use", Left("leaky", 1, 0))
+    await custody.look()
+    assert said == [DeviceIsDirty]
+    on_it[GPU].add(("sharer", 1, 0))
+    await custody.look()
+    assert said == [DeviceIsDirty, DeviceIsClean], "what a sharer uses says nothing"
 
 
 async def test_a_device_that_hangs_with_its_task_is_quarantined(begin: Any) -> None:

@@ -282,3 +282,35 @@ async def test_it_lets_the_agent_go_first(agent: ProcessRuntime, tmp_path: Path)
     end = await exit_of(agent)
     assert end.deadline_stages == ("kill_sent",)
     assert (tmp_path / "asked").read_text() == "x"
+
+
+# --- what is taken back
+
+
+async def test_a_notice_that_is_taken_back_is_gone_with_its_step_and_its_deadlines(agent: ProcessRuntime, tmp_path: Path) -> None:
+    control = await starts(agent, tmp_path)
+    await agent.deadlines(KEY, 10**15, 10**15)
+    await agent.notice(KEY, {"reason": "preemption", "for_job": None}, 10**15, 10**15)
+    agent.propose(KEY, 7, agreed=True)
+    await agent.spare(KEY)
+    assert not (control / "notice.json").exists()
+    assert not (control / "deadlines.json").exists()
+    words = supervisor.read_steps(str(control))
+    assert {name: words[name] for name in ("noticed", "agreed", "proposed", "deadline")} == {
+        "noticed": 0, "agreed": -1, "proposed": -1, "deadline": 0,
+    }  # fmt: skip
+    await agent.spare(KEY)
+
+
+def test_a_supervisor_forgets_deadlines_that_were_taken_back_and_takes_later_ones(tmp_path: Path) -> None:
+    deadlines = supervisor.Deadlines(str(tmp_path))
+    later = supervisor.boottime_us() + 1000 * SECOND
+    wall.put_deadlines(tmp_path, later, later + SECOND)
+    deadlines.enforce(session=0)
+    assert deadlines.next_at() == later + supervisor.LEAD_US
+    wall.take_back(tmp_path, tmp_path)
+    deadlines.enforce(session=0)
+    assert deadlines.next_at() is None
+    wall.put_deadlines(tmp_path, later + SECOND, later + 2 * SECOND)
+    deadlines.enforce(session=0)
+    assert deadlines.next_at() == later + SECOND + supervisor.LEAD_US

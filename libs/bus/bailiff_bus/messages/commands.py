@@ -1,6 +1,8 @@
 """`bailiff.node-commands`: what admission and the executor ask of one node agent, with what fences need (§6)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from bailiff_core.model.document import Count, Document, Duration, Name, OpaqueId
 
@@ -60,7 +62,7 @@ class JobCommand(CommandBody):
 
 
 class StartTask(JobCommand):
-    """Start these tasks of the gang. Ranks and sizes are what torchrun users expect."""
+    """Start these tasks of the gang. Ranks and sizes are what torchrun users expect. user: who submitted the job."""
 
     TYPE: ClassVar[str] = "bailiff.StartTask.v1"
     tasks: tuple[TaskAt, ...]
@@ -71,6 +73,7 @@ class StartTask(JobCommand):
     world_size: Count = 1
     local_world_size: Count = 1
     master_node: Name
+    user: Annotated[str, Field(max_length=256)] = ""
 
 
 class Evict(JobCommand):
@@ -97,7 +100,7 @@ class SaveTogether(JobCommand):
 
 
 class Spare(JobCommand):
-    """Do not evict the job after all, if that has not been obeyed yet."""
+    """Do not evict the job after all: notice and deadlines are taken back, unless the task yields already or has its TERM."""
 
     TYPE: ClassVar[str] = "bailiff.Spare.v1"
     tasks: tuple[Count, ...]

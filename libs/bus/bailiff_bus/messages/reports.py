@@ -22,7 +22,11 @@ class FenceSeen(Document):
 
 
 class TaskHeld(Document):
-    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published."""
+    """One task in an inventory. `stages`: those that its eviction has reached, in order. step: the last one that it published.
+
+    order: seq of the record that ordered its start; an earlier member of that number may still be here.
+    unseen: it has ended, and nobody saw how.
+    """
 
     job: Name
     attempt: Count
@@ -36,6 +40,8 @@ class TaskHeld(Document):
     kill_sent: bool = False
     stages: tuple[Stage, ...] = ()
     step: Count | None = None
+    order: Count | None = None
+    unseen: bool = False
 
 
 class DirtyDevice(Document):
@@ -61,7 +67,10 @@ class ReportBody(MessageBody):
 
 
 class NodeAnnounced(ReportBody):
-    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked."""
+    """Who the agent is and everything it holds: the first report of an incarnation, and again when asked.
+
+    checkpoints: what is written in the folder in which its jobs keep checkpoints, where that is one that nodes share.
+    """
 
     TYPE: ClassVar[str] = "bailiff.NodeAnnounced.v1"
     machine_id: OpaqueId
@@ -74,6 +83,7 @@ class NodeAnnounced(ReportBody):
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
     tasks: tuple[TaskHeld, ...] = ()
     dirty: Annotated[tuple[DirtyDevice, ...], Field(max_length=64)] = ()
+    checkpoints: OpaqueId | None = None
     fence: FenceSeen = FenceSeen()
 
 
@@ -137,12 +147,13 @@ class TaskHasResumed(TaskReport):
 
 
 class TaskEnded(TaskReport):
-    """The main process ended. Negative: by that signal. `step`: the last one that it published."""
+    """The main process ended. Negative: by that signal. `step`: the last one that it published. unseen: nobody saw how."""
 
     TYPE: ClassVar[str] = "bailiff.TaskEnded.v1"
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
+    unseen: bool = False
 
 
 class TaskIsReleased(TaskReport):

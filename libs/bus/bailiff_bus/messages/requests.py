@@ -101,8 +101,9 @@ class MigrateJob(RequestBody):
 class DrainNode(RequestBody):
     """Give this node nothing new, and let it become empty.
 
-    graceful: jobs may finish until the deadline and leave then; quick: they leave now, with their whole grace; fast: now,
-    with the policy's short grace. deadline: from now on; left out with graceful: jobs may finish, whenever that is.
+    graceful: jobs that listen move where there is room, others may finish until the deadline and leave then; quick: they leave
+    now, with their whole grace; fast: now, with the policy's short grace. deadline: from now on; left out with graceful: jobs
+    may finish, whenever that is.
     """
 
     TYPE: ClassVar[str] = "bailiff.NodeDrained.v1"

@@ -17,7 +17,11 @@ from .session import Session, command
 
 NodeName = Annotated[str, typer.Argument(help="The node's name.")]
 Mode = Literal["graceful", "quick", "fast"]
-WHAT = {"graceful": "may finish first", "quick": "leave now, with their whole grace", "fast": "leave now, with the short grace"}
+WHAT = {
+    "graceful": "move where there is room, or may finish first",
+    "quick": "leave now, with their whole grace",
+    "fast": "leave now, with the short grace",
+}
 
 
 PANEL = "Machines and pools"
@@ -32,7 +36,10 @@ def register(app: typer.Typer) -> None:
 async def drain(
     session: Session,
     node: NodeName,
-    graceful: Annotated[bool, typer.Option("--graceful", help="Jobs may finish until the deadline (the default).")] = False,
+    graceful: Annotated[
+        bool,
+        typer.Option("--graceful", help="Jobs move where there is room; others may finish until the deadline (the default)."),
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Jobs leave now, with their whole grace.")] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Jobs leave now, with the policy's short grace.")] = False,
     deadline: Annotated[
@@ -42,7 +49,7 @@ async def drain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show whom it concerns.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Operators: empty a machine. Nothing new is placed there; whom it concerns is shown first. `undrain` takes it back."""
+    """Operators: empty a machine. Nothing new is placed there; whom it concerns, and where each goes, is shown first."""
     mode = _mode(graceful, quick, fast)
     within = _within(deadline)
     async with session.client() as client:
@@ -72,7 +79,7 @@ async def drain(
 
 
 async def undrain(session: Session, node: NodeName, reason: Reason = "") -> None:
-    """Operators: let a drained machine take work again. What was told to leave leaves all the same."""
+    """Operators: let a drained machine take work again. Who was told to leave leaves all the same; who was not stays."""
     async with session.client() as client:
         where = await client.domain(session.domain)
         outcome = await answered(client, await client.request(where.name, UndrainNode(node=node, reason=reason)))

@@ -17,6 +17,7 @@ from bailiff.eventline import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import SubmitJob
 from bailiff_core.model.pool import Pool
+from bailiff_core.placement.shared_disk import unshared_checkpoints
 from bailiff_core.records.decisions import JobEnded
 from bailiff_core.records.facts import TaskStarted
 
@@ -81,7 +82,9 @@ async def submit(
     kill_after: Annotated[str | None, typer.Option(help="The part of the grace between TERM and KILL, as in 5s.")] = None,
     preemptible: Annotated[bool | None, typer.Option(help="May others displace it? Default: as its class says.")] = None,
     on_eviction: Annotated[str | None, typer.Option(help="requeue (default) or end.")] = None,
-    max_failures: Annotated[int | None, typer.Option(help="Start it again after so many failed attempts.")] = None,
+    max_failures: Annotated[
+        int | None, typer.Option(help="So many failed attempts are followed by another. Default: policy.")
+    ] = None,
     on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
     working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
     sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
@@ -98,6 +101,8 @@ async def submit(
     document, source = friendly.read_job_file(file) if file is not None else ({}, friendly.Source())
     if interactive and "class" not in document and class_ is None:
         class_ = "interactive"
+    if interactive and "max_failures" not in document and max_failures is None:
+        max_failures = 0  # who sits before it sees that it failed
     options: dict[str, Any] = {
         "name": name, "project": project, "class": class_, "gpus": gpus, "fraction": fraction, "gpu_memory": gpu_memory,
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
@@ -125,6 +130,7 @@ async def submit(
         return None
     async with session.client() as client:
         accepted = await _ask(session, client, jobs, timeout)
+        await _warn(session, client, accepted[0][0].domain, jobs[0])
         if interactive:
             (asked, seq) = accepted[0]
             return await attend(session, client, asked, seq, port)
@@ -165,6 +171,13 @@ async def _ask(session: Session, client: Client, jobs: Sequence[SubmitJob], time
         texts = [*(problem.text for problem in refused[:5]), *([f"and {len(refused) - 5} more"] if len(refused) > 5 else [])]
         raise Problem(refused[-1].code, "\n".join([*texts, *([others] if others else [])]), refused[-1].advice)
     return accepted
+
+
+async def _warn(session: Session, client: Client, domain: str, job: SubmitJob) -> None:
+    """What its owner should know of a job that was accepted all the same."""
+    problem = unshared_checkpoints((await client.view(domain)).pool, job.demand) if job.spec.runtime != "simulated" else None
+    if problem is not None:
+        session.err.print(f"warning: {problem}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 async def _tell(session: Session, client: Client, accepted: Accepted, *, is_array: bool) -> None:

@@ -194,7 +194,7 @@ def _same_task(later: Record, task: facts.TaskFact, kind: type[facts.TaskFact]) 
     if not isinstance(data, kind) or (data.job, data.attempt, data.task) != (task.job, task.attempt, task.task):
         return None
     if isinstance(data, facts.TaskExited):
-        return f"The task ended with exit code {data.exit_code}"
+        return "The task ended, unseen" if data.unseen else f"The task ended with exit code {data.exit_code}"
     return "Its room was free"
 
 

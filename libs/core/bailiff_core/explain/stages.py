@@ -62,7 +62,8 @@ def _told(record: Record, begun: Record) -> Iterable[str]:
         case facts.EvictionStaged() as stage if stage.stage in SHOWN:
             yield f"{SHOWN[stage.stage]}{_facts(stage)} {duration_text(stage.after)} later"
         case facts.TaskExited() as end:
-            how = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with {end.exit_code}"
+            seen = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with {end.exit_code}"
+            how = "unseen" if end.unseen else seen
             yield f"ended {how} {duration_text(record.time - begun.time)} later"
         case facts.TaskReleased() as released:
             seen = f" ({count_text(len(released.after), 'GPU')} seen free)" if released.after else ""

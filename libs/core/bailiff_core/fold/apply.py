@@ -7,6 +7,7 @@ from bailiff_core.records.wire import Record
 from .register import FOLDS
 
 STALE_KEPT = 10_000
+FORGOTTEN_KEPT = 2_000
 
 
 def apply(pool: Pool, record: Record) -> None:
@@ -64,8 +65,14 @@ def forget(pool: Pool) -> None:
         if pool.now - ended_at < retention.ended_jobs:
             break
         del pool.ended[name], pool.jobs[name]
+        pool.forgotten += 1
     while pool.requests:
         key, memo = next(iter(pool.requests.items()))
         if pool.now - memo.seen_at < retention.request_ids:
             break
         del pool.requests[key]
+        pool.forgotten += 1
+    if pool.forgotten > FORGOTTEN_KEPT:  # a dict looks for its first key from where its very first one was
+        pool.forgotten = 0
+        pool.ended = {name: ended_at for name, ended_at in pool.ended.items()}  # noqa: C416 - dict() would keep the gaps
+        pool.requests = {key: memo for key, memo in pool.requests.items()}  # noqa: C416

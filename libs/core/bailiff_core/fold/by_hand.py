@@ -78,7 +78,7 @@ def drain_due(pool: Pool, decision: decisions.DrainDue) -> None:
 
 @folds(facts.NodeUndrained)
 def node_undrained(pool: Pool, fact: facts.NodeUndrained) -> None:
-    """It takes work again. What was told to leave leaves."""
+    """It takes work again. What was told to leave leaves; what was only decided is taken back."""
     number = pool.node_numbers[fact.node]
     pool.nodes[number].drain = None
     pool.drained.pop(number, None)

@@ -43,6 +43,7 @@ def job_submitted(pool: Pool, fact: facts.JobSubmitted) -> None:
         base_priority=entry.value,
         shape=shape_of(demand),
         waiting_since=pool.now,
+        user=fact.user,
     )
     pool.jobs[job.id] = job
     pool.touched[job.id] = None

@@ -59,6 +59,7 @@ def node_joined(pool: Pool, fact: facts.NodeJoined) -> None:
         labels=dict(fact.labels),
         last_report=fact.report,
         lease=pool.rules.nodes.lease,
+        checkpoints=fact.checkpoints,
     )
     if known is not None:
         node.held, node.releasing, node.reserved = known.held, known.releasing, known.reserved

@@ -37,15 +37,20 @@ class changing:  # noqa: N801 - reads as a statement; a class, because a generat
 
 def set_promise(pool: Pool, job: Job, places: list[Task], until: int | None = None, verb: str = "allocate") -> None:
     """Keep these places for when the job, or these members of it, have left; instead of those kept so far."""
+    pool.stale_jobs[job.id] = None
     if job.promise:
         _count(pool, job, job.promise, remove)
         pool.room_grew = True
     job.promise, job.promise_until, job.promise_verb = places, until, verb
-    _count(pool, job, places, add)
+    if places:
+        _count(pool, job, places, add)
 
 
 def drop_promise(pool: Pool, job: Job, indices: Iterable[int]) -> None:
     """These members have no place kept for them any more."""
+    if not job.promise:
+        set_promise(pool, job, [])
+        return
     gone = dict.fromkeys(indices)
     left = [task for task in job.promise if task.index not in gone]
     if not left:
@@ -182,14 +187,14 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 def shape_of(demand: JobDemand) -> str:
     """Equal for gangs that ask for the same."""
-    return _digest_of_shape(demand.model_dump_json(include=_SHAPE, exclude_defaults=True))
+    return _digest_of_shape(demand.__pydantic_serializer__.to_json(demand, include=_SHAPE, exclude_defaults=True))
 
 
 _SHAPE = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
 
 
 @lru_cache(maxsize=1024)  # jobs come in many copies
-def _digest_of_shape(asked: str) -> str:
+def _digest_of_shape(asked: bytes) -> str:
     data = json.loads(asked)
     return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_SHAPE)})).hexdigest()[:16]
 
@@ -207,11 +212,14 @@ def tasks_of(pool: Pool, job: Job, placement: tuple[NodeShare, ...], reserved: b
         free = numbers(share.devices)
         for index in numbers(share.tasks):
             count = devices_of(job.group(index))
-            mask = sum(1 << device for device in free[:count])
+            mask = 0
+            for device in free[:count]:
+                mask |= 1 << device
             del free[:count]
             start_seq = None if reserved else pool.seq
             tasks.append(Task(index, share.node, mask, "reserved" if reserved else "starting", start_seq=start_seq))
-    return sorted(tasks, key=lambda task: task.index)
+    tasks.sort(key=lambda task: task.index)
+    return tasks
 
 
 def leave_whole(pool: Pool, job: Job, eviction: Eviction) -> None:

@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Pool
 
 _ADAPTER = TypeAdapter(Pool)
 _CACHES = {"touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "ever_fits"} | {
-    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda", "queued",
+    "stale_nodes", "stale_jobs", "scene", "stale_times", "agenda", "queued", "forgotten",
 }  # fmt: skip
 
 

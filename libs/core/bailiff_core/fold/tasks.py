@@ -48,7 +48,7 @@ def task_exited(pool: Pool, fact: facts.TaskExited) -> None:
     """Its room is on its way out."""
     job, task = _find(pool, fact)
     with changing(pool, job, task):
-        task.state, task.exit_code = "exited", fact.exit_code
+        task.state, task.exit_code = "exited", None if fact.unseen else fact.exit_code
     _come_to(task, fact.step)
     _after_loss(pool, job)
 
@@ -111,7 +111,9 @@ def task_progressed(pool: Pool, fact: facts.TaskProgressed) -> None:
     task = job.task(fact.task)
     if task is None:
         raise ValueError(f"job {job.id} has no task {fact.task} in its attempt {fact.attempt}")
-    task.attached = True
+    if not task.attached:
+        task.attached = True
+        pool.touched[job.id] = None  # it may move off a node that is being emptied
     _come_to(task, fact.step)
     task.total = fact.total if fact.total is not None else task.total
     task.pace = fact.pace or task.pace
@@ -149,11 +151,20 @@ def task_spared(pool: Pool, fact: facts.TaskSpared) -> None:
     if task.eviction is not None and task.eviction.spare_seq is not None:
         with changing(pool, job, task):
             task.eviction = None
+        forget_notice(task)
         note_stale(pool, job)
         reindex(pool, job)
     else:
         task.spared = True
+        forget_notice(task)
         settle_spare(pool, job)
+
+
+def forget_notice(task: Task) -> None:
+    """Its agent has taken the notice back: the next one is told from the beginning. What it has saved meanwhile counts."""
+    task.noticed = task.acknowledged = False
+    task.notice_step, task.notice_pace, task.confirmed = None, 0, None
+    task.reached = {}
 
 
 def settle_spare(pool: Pool, job: Job) -> None:

@@ -74,7 +74,7 @@ def _end_or_requeue(pool: Pool, job: Job) -> Decision:
         how = f"ended with exit code {first.exit_code}" if outcome == "failed" else "was lost"
         reason = f"task {first.index} {how}, and its owner said on_failure: end"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)
-    if outcome == "failed" and job.failures >= job.demand.max_failures:
+    if outcome == "failed" and job.failures >= (job.demand.max_failures or 0):
         first = next(task for task in job.tasks if verdict(task) == "failed")
         reason = f"task {first.index} ended with exit code {first.exit_code}"
         return JobEnded(job=job.id, attempt=job.attempt, outcome="failed", exit_codes=codes, reason=reason)

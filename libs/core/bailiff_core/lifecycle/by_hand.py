@@ -24,7 +24,7 @@ def paused_jobs(pool: Pool) -> Iterator[Decision]:
             yield ReservationDropped(job=job.id, reason="paused", plan=job.plan)
         elif job.phase in GOES_ON:
             own = job.idle_told and job.pause_reason  # the policy paused it, and says why
-            yield stop(pool, job, "paused", own or _because("somebody wants it paused", job.pause_reason))
+            yield stop(pool, job, "paused", own or because("somebody wants it paused", job.pause_reason))
 
 
 def asked_evictions(pool: Pool) -> Iterator[Decision]:
@@ -35,7 +35,7 @@ def asked_evictions(pool: Pool) -> Iterator[Decision]:
         if job.phase == "reserved":
             yield ReservationDropped(job=job.id, reason="asked", plan=job.plan)
         elif job.phase in GOES_ON:
-            yield stop(pool, job, "asked", _because("somebody wants it off its place", job.wish.reason))
+            yield stop(pool, job, "asked", because("somebody wants it off its place", job.wish.reason))
 
 
 def drains(pool: Pool) -> Iterator[Decision]:
@@ -53,7 +53,7 @@ def drains(pool: Pool) -> Iterator[Decision]:
             node = pool.nodes[leaving[0].node]
             assert node.drain is not None
             told = "" if takes_whole(job, due) else ranges(task.index for task in leaving)
-            reason = _because(f"{node.name} is being emptied ({node.drain.mode})", node.drain.reason)
+            reason = because(f"{node.name} is being emptied ({node.drain.mode})", node.drain.reason)
             yield stop(pool, job, "drain", reason, told, grace=drain_grace(pool, job, node.drain))
 
 
@@ -108,5 +108,6 @@ def _is_due(node: Node) -> bool:
     return node.drain is not None and node.drain.due
 
 
-def _because(what: str, reason: str) -> str:
+def because(what: str, reason: str) -> str:
+    """The occasion, and the reason that a person gave for it."""
     return f"{what}: {reason}"[:LONGEST_REASON] if reason else what

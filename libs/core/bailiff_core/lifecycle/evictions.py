@@ -47,13 +47,20 @@ def evictions_of(job: Job) -> list[Leaving]:
 def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
     """A preemption whose plan is gone: victims that nobody was told of stay, others if nothing of them has left yet.
 
-    So does a job that was to move and that nobody was told of, when the place kept for it is gone.
+    So does a job that was to move and that nobody was told of, when the place kept for it is gone, and one that was to leave a
+    node that is drained no more.
     """
     for entry in leaving(pool):
         eviction = entry.eviction
         if eviction.cause in ("migration", "resize") and not entry.job.promise and eviction.begun_seq is None:
             reason = "the place that was kept for it is gone"
             yield EvictionWithdrawn(job=entry.job.id, attempt=entry.job.attempt, plan=None, told=False, reason=reason)
+            continue
+        if eviction.cause == "drain" and eviction.begun_seq is None and not any(_is_emptied(pool, task) for task in entry.tasks):
+            reason = "its node is not being emptied any more"
+            yield EvictionWithdrawn(
+                job=entry.job.id, attempt=entry.job.attempt, plan=None, told=False, reason=reason, tasks=entry.part
+            )
             continue
         if eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
             continue
@@ -69,6 +76,11 @@ def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
             reason=f"{eviction.for_job} does not need the room any more",
             tasks=ranges(task.index for task in staying) if entry.part and told else entry.part,
         )
+
+
+def _is_emptied(pool: Pool, task: Task) -> bool:
+    drain = pool.nodes[task.node].drain
+    return drain is not None and drain.due
 
 
 def stuck_evictions(pool: Pool) -> Iterator[Decision]:

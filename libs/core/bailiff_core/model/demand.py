@@ -52,7 +52,8 @@ class JobDemand(Document):
     member too few; -1: for ever. on_failure: what the failure or the loss of a member means: the gang starts again, a
     failure at most `max_failures` times, or it ends. restart_backoff: the first pause before that, doubled with each
     further one. elastic: how a job that may run with fewer tasks takes another number of them: live, or by a restart of all
-    with the new number.
+    with the new number. Both stand on the record of every job that was accepted; in records of the first release that they
+    do not, they are 0 and live.
     """
 
     job: Name
@@ -71,10 +72,10 @@ class JobDemand(Document):
     preemption_delay: Duration | None = None
     stale_grace: Annotated[Integer, BeforeValidator(parse_duration), Field(ge=-1, le=TEN_YEARS)] | None = None
     on_eviction: Literal["requeue", "end"] = "requeue"
-    max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 0
+    max_failures: Annotated[Integer, Field(ge=0, le=1000)] | None = None
     on_failure: Literal["restart", "end"] = "restart"
     restart_backoff: Duration | None = None
-    elastic: Literal["live", "restart"] = "live"
+    elastic: Literal["live", "restart"] | None = None
     pack: Literal["binpack", "spread"] | None = None
 
     @model_validator(mode="after")

@@ -4,6 +4,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from bailiff_core.canonical import written
+
 T = TypeVar("T")
 MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 
@@ -11,12 +13,16 @@ MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_60
 class Document(BaseModel):
     """A frozen value with strict types. Unknown fields are ignored, so that fields can be added later."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
 
     def to_data(self) -> dict[str, Any]:
         """The fields as JSON values, those at their default left out, so that a field added later changes no old byte."""
         data: dict[str, Any] = self.__pydantic_serializer__.to_python(self, mode="json", exclude_defaults=True)
         return data
+
+    def to_json(self) -> bytes:
+        """`to_data` in canonical form. No document has a field that could hold a float, so nobody looks for one."""
+        return written(self.to_data())
 
 
 def parse_duration(value: object) -> object:

@@ -131,12 +131,14 @@ class PreemptionRules(Document):
 
     scope: whose jobs `preempt` may take; left out: the job's own project where there are projects, else the pool.
     quota_shields: under scope `pool`, what runs within its own project's quota is left alone.
+    within_share: `preempt` does not carry the asker's project beyond its fair share, where `reclaim` is on.
     most_moved: how many jobs one consolidation may move; 0: none, -1: any number.
     """
 
     verbs: tuple[Verb, ...] = VERBS
     scope: Literal["pool", "project"] | None = None
     quota_shields: bool = True
+    within_share: bool = True
     most_moved: Annotated[Integer, Field(ge=-1)] = 0
     reservation_expiry: Annotated[Duration, Field(ge=1)] = 600_000_000
     selection_timeout: Annotated[Duration, Field(ge=1)] = 5_000_000
@@ -162,11 +164,13 @@ class RestartRules(Document):
     """How long a job waits after a failure or a loss: `backoff`, doubled with each further one, at most `longest_backoff`.
 
     What it was evicted for does not count. grow_after: so long after its start a job that restarts to grow is left running.
+    max_failures: how often a job that does not say it is started again after a failed attempt.
     """
 
     backoff: Duration = 2_000_000
     longest_backoff: Duration = 64_000_000
     grow_after: Duration = 300_000_000
+    max_failures: Annotated[Integer, Field(ge=0, le=1000)] = 3
 
 
 class NodeRules(Document):
@@ -213,7 +217,11 @@ class IdentityRules(Document):
 
 
 class Policy(Document):
-    """One pool's policy. `revision` is the log position of the record that brought it and is not part of the document."""
+    """One pool's policy. `revision` is the log position of the record that brought it and is not part of the document.
+
+    unshared_checkpoints: of a gang that needs several nodes, and whose members might not see one checkpoint directory, its owner
+    is told when it is submitted; or it is refused.
+    """
 
     priority_classes: Annotated[tuple[PriorityClass, ...], Field(min_length=1)]
     preemption: PreemptionRules = PreemptionRules()
@@ -230,6 +238,7 @@ class Policy(Document):
     protections: Protections = Protections()
     backfill: Literal["greedy", "reserve"] = "reserve"
     packing: Literal["binpack", "spread"] = "binpack"
+    unshared_checkpoints: Literal["warn", "refuse"] = "warn"
 
     @model_validator(mode="after")
     def _classes_are_unambiguous(self) -> "Policy":

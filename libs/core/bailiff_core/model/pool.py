@@ -74,6 +74,7 @@ class Node:
     held: of tasks that started and are not proved gone; releasing: the part of it that is on its way out;
     reserved: promised to gangs that have not started. quarantined: devices that were not seen free.
     lease: the longest one that its agent may go by, µs. drain: why it takes nothing new.
+    checkpoints: names the folder in which jobs keep theirs, where nodes share one.
     silence_counts: an operator says that its present silence is its own, whoever else is silent.
     """
 
@@ -95,6 +96,7 @@ class Node:
     lease: int = 0
     silence_counts: bool = False
     drain: Drain | None = None
+    checkpoints: str | None = None
 
     @property
     def takes_work(self) -> bool:
@@ -183,7 +185,7 @@ class Job:
     that it needs. waiting_since: when it last joined the queue, a dropped reservation apart. first_wait: how long it
     waited for its first start. step: how far its earlier attempts are known to have come. paused_seq: the record that
     paused it; None while it is not paused. resized: members that were told of are gone, and the others are to start again
-    without them. idle_told: it was said that its GPUs do nothing.
+    without them. idle_told: it was said that its GPUs do nothing. user: who submitted it.
     """
 
     id: str
@@ -231,6 +233,7 @@ class Job:
     wish: Wish | None = None
     resized: bool = False
     idle_told: bool = False
+    user: str = ""
 
     def groups(self) -> list[TaskGroup]:
         """The task group of each task, by task index; also of members whose job was scaled down and that are still there."""
@@ -331,8 +334,8 @@ class Pool:
     gang of that shape did not. ever_fits: by shape, why such a gang could never stand on these nodes, or nothing.
     queued: the jobs in `queue`, to look up.
     stale_nodes, stale_jobs: what changed since `scene` was last brought up to date (`scene.py`); stale_times: the same
-    for `agenda` (`lifecycle/agenda.py`). From `touched` on, none is part of the state's digest: they hold nothing
-    between turns, or are caches.
+    for `agenda` (`lifecycle/agenda.py`). forgotten: how many gaps forgetting has left in `ended` and `requests`. From
+    `touched` on, none is part of the state's digest: they hold nothing between turns, or are caches.
     drained: nodes that are being emptied, in the order of the requests.
     run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
     applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
@@ -388,6 +391,7 @@ class Pool:
     scene: Any = field(default=None, compare=False, repr=False)
     stale_times: dict[str, None] = field(default_factory=dict, compare=False, repr=False)
     agenda: Any = field(default=None, compare=False, repr=False)
+    forgotten: int = field(default=0, compare=False, repr=False)
 
     @property
     def rules(self) -> Policy:

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from .pool import Node, Room
-from .sharing import units_of
-
-NO_SHARES: Mapping[int, int] = {}
+from .sharing import NO_SHARES, units_of
 
 
 def idle_later(node: Node) -> Room:

@@ -9,6 +9,8 @@ from .demand import JobDemand, TaskGroup
 from .places import bits
 from .pool import Device, Node
 
+NO_SHARES: Mapping[int, int] = {}
+
 
 def units_of(device: Device) -> int:
     """All units of the device."""
@@ -35,7 +37,7 @@ def devices_of(group: TaskGroup) -> int:
 def amount_of(node: Node, group: TaskGroup, devices: int) -> tuple[int, int, int, Mapping[int, int]]:
     """What a task of the group takes of the node on these devices: whole ones, CPU, memory, and shares by device."""
     if not shares_devices(group):
-        return devices, group.cpu_milli, group.memory_bytes, {}
+        return devices, group.cpu_milli, group.memory_bytes, NO_SHARES
     shares = {number: share_of(group, node.devices[number]) for number in bits(devices)}
     return 0, group.cpu_milli, group.memory_bytes, shares
 

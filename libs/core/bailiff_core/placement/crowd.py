@@ -12,16 +12,17 @@ from bailiff_core.model.places import bits
 from bailiff_core.model.units import Unit
 
 from .budget import Budget
-from .descent import NODES_PER_STEP
+from .descent import descend
 from .devices import device_choices, kind_of
 from .domains import Key, key_of
 from .gang import GangPlace, TaskPlace
 from .need import Need, needs_of_unit
+from .packing import Where
 from .parts import Part, parts_of, topology_problem
 from .rooms import NodeRoom, Rooms, slots_for
 from .solve import hardest_first
 
-Undo = list[tuple[int, list[tuple[int, Key | None]]]]  # marks of rooms, and where bonds were before
+Standing = tuple[NodeRoom, int]  # where a member stands, and a mask of its devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,6 @@ class _Crowd:
         self.needs = list(dict.fromkeys(member.need for member in self.members))
         self.suited = {need: dict(rooms.suited(need)) for need in self.needs}
         self.nodes = list(dict.fromkeys(node for need in self.needs for node in self.suited[need]))
-        self.effort = 1 + len(self.nodes) // NODES_PER_STEP
         self.still = {node: self._looks(node) for node in self.nodes}  # as long as nobody of the crowd stands there
         self.alike: dict[object, list[NodeRoom]] = {}
         for node in self.nodes:
@@ -99,64 +99,42 @@ class _Crowd:
         for inner in part.parts:
             self._bind(inner, around, bonds)
 
-    def search(self) -> list[tuple[NodeRoom, int]] | Literal["impossible", "gave-up"]:
-        """Node and devices of every member, in their order. Depth first, without recursion."""
+    def search(self) -> list[Standing] | Literal["impossible", "gave-up"]:
+        """Node and devices of every member, in their order."""
         if self.torn:
             return "impossible"
-        stood: list[tuple[NodeRoom, int]] = []
-        undo: Undo = []
         hopeless: dict[object, None] = {}
-        keys: list[object] = []
-        levels: list[Iterator[tuple[NodeRoom, int]]] = []
 
-        def descend() -> None:
-            at = len(stood)
-            keys.append(self._key(at))
-            worth_it = keys[-1] not in hopeless and self._may_fit(at)
-            levels.append(self._choices(self.members[at]) if worth_it else iter(()))
+        def choices(stood: Sequence[Standing]) -> Iterator[Standing] | None:
+            key = self._key(len(stood))
+            if key in hopeless or not self._may_fit(len(stood)):
+                return None
+            return self._tried(self.members[len(stood)], key, hopeless)
 
-        if not self.members:
-            return []
-        descend()
-        while levels:
-            if len(undo) >= len(levels):
-                self._leave(stood, undo)
-            if not self.budget.spend(self.effort):
-                return "gave-up"
-            choice = next(levels[-1], None)
-            if choice is None:
-                levels.pop()
-                hopeless[keys.pop()] = None
-                continue
-            self._stand(choice, stood, undo)
-            if len(stood) == len(self.members):
-                return list(stood)
-            descend()
-        return "impossible"
+        def take(level: int, choice: Standing) -> Standing:
+            node, mask = choice
+            self.rooms.take(node, self.members[level].need.amount(node.units, mask), later=True)
+            return choice
 
-    def _stand(self, choice: tuple[NodeRoom, int], stood: list[tuple[NodeRoom, int]], undo: Undo) -> None:
-        node, mask = choice
-        member = self.members[len(stood)]
-        mark = self.rooms.mark()
-        before = [(bond, self.fixed[bond]) for bond in member.bonds]
-        for bond in member.bonds:
-            self.fixed[bond] = key_of(node.labels, self.levels[bond])
-        self.rooms.take(node, member.need.amount(node.units, mask), later=True)
-        self.touched[node] = self.touched.get(node, 0) + 1
-        stood.append(choice)
-        undo.append((mark, before))
+        where = Where(within=self.nodes)
+        return descend(self.rooms, where, self.budget, len(self.members), choices, take) if self.members else []
 
-    def _leave(self, stood: list[tuple[NodeRoom, int]], undo: Undo) -> None:
-        mark, before = undo.pop()
-        node, _ = stood.pop()
-        self.rooms.rollback(mark)
-        for bond, key in before:
-            self.fixed[bond] = key
-        self.touched[node] -= 1
-        if not self.touched[node]:
-            del self.touched[node]
+    def _tried(self, member: _Member, key: object, hopeless: dict[object, None]) -> Iterator[Standing]:
+        """Each choice for the member, as long as it is tried in `fixed` and `touched`, too. If all fail, `key` is hopeless."""
+        for node, mask in self._choices(member):
+            before = [(bond, self.fixed[bond]) for bond in member.bonds]
+            for bond in member.bonds:
+                self.fixed[bond] = key_of(node.labels, self.levels[bond])
+            self.touched[node] = self.touched.get(node, 0) + 1
+            yield node, mask
+            for bond, domain in before:
+                self.fixed[bond] = domain
+            self.touched[node] -= 1
+            if not self.touched[node]:
+                del self.touched[node]
+        hopeless[key] = None
 
-    def _choices(self, member: _Member) -> Iterator[tuple[NodeRoom, int]]:
+    def _choices(self, member: _Member) -> Iterator[Standing]:
         """Nodes and devices for the next member, one of each that make no difference: nodes that somebody stands on first."""
         suited = self.suited[member.need]
         seen: dict[object, None] = {}
@@ -170,7 +148,7 @@ class _Crowd:
             if fresh is not None and fresh in suited and self._in_domain(member, fresh):
                 yield from self._on(member, fresh, suited[fresh])
 
-    def _on(self, member: _Member, node: NodeRoom, devices: int) -> Iterator[tuple[NodeRoom, int]]:
+    def _on(self, member: _Member, node: NodeRoom, devices: int) -> Iterator[Standing]:
         if self._slots(member.need, node):
             for mask in device_choices(member.need, node, devices, later=True):
                 yield node, mask

@@ -1,14 +1,16 @@
-"""Where preempt may take jobs anywhere in the pool, what runs within its own project's quota is left alone.
+"""Where preempt may take jobs anywhere in the pool, what runs within the quota of its own project is left alone.
 
 A project is tested before each unit is taken, as reclaim does it: while it uses more than its quota of something that
-the unit uses, the unit may go, and so the last one may take it below. Its own jobs of higher priority are not bound by
-it: the quota is theirs as well.
+the unit uses, the unit may go, and so the last one may take it below. The asker's own project is not bound by it: the
+quota is its own.
 
-From an asker whose own project would end above its share, what runs within its project's share is left alone too, also
-where the policy does not shield quotas: reclaim would take it straight back, and the two would evict each other for ever.
+Whatever the policy says, with reclaim on what would be taken straight back is not taken, or the two would evict each other
+for ever: from an asker whose project would end above its quota, what others run within theirs is left alone, and from one
+whose project would end above its share what others run within their shares; "theirs" is then their own project's and that
+of each above it which the asker is not in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from bailiff_core import scene as scenes
 from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
@@ -24,6 +26,7 @@ from .rule import Shield
 
 NAME = "quota-shields"
 NO_EXCESS = (False, False, False)
+Excess = tuple[bool, ...]
 
 
 def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
@@ -31,17 +34,17 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
     bounds = _Bounds.of(pool, verb, asker)
     if bounds is None:
         return None
-    usage = _usage(pool)
-    excess: dict[str, tuple[bool, ...]] = {}
+    usage = bounds.usage
+    excess: dict[str, list[Excess]] = {}
 
     def shielded(unit: Unit) -> bool:
         project = unit.job.project
         if project == asker.project:
             return False
         if project not in excess:
-            leaf = usage.tree.leaf_of(project)
-            excess[project] = _excess(usage.allocated(leaf), bounds.bound(leaf))
-        return not _touches(excess[project], unit)
+            leaf = usage.leaf_of(unit.job)
+            excess[project] = [_excess(usage.allocated(name), bound) for name, bound, _ in bounds.around(leaf)]
+        return not all(_touches(each, unit) for each in excess[project])
 
     return shielded
 
@@ -49,48 +52,67 @@ def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
 class Quotas:
     """What projects use and may lose, as it was when this was made."""
 
-    def __init__(self, usage: Usage, asker: Job, bounds: "_Bounds") -> None:
-        self._usage = usage
+    def __init__(self, asker: Job, bounds: "_Bounds") -> None:
+        self._usage = bounds.usage
         self._asker = asker
         self._bounds = bounds
-        self._before = usage.all_allocated()
+        self._before = bounds.usage.all_allocated()
 
     @classmethod
     def of(cls, pool: Pool, verb: Verb, asker: Job) -> "Quotas | None":
         """`None` where the rule is off."""
         bounds = _Bounds.of(pool, verb, asker)
-        return None if bounds is None else cls(_usage(pool), asker, bounds)
+        return None if bounds is None else cls(asker, bounds)
 
     def forbid(self, leaving: Iterable[Unit]) -> str | None:
         """Why these may not all go, as a sentence, or `None`.
 
-        They may go where, in some order, each finds its project above its quota. What is left only shrinks, so it is the
-        last one of each project that decides, and it may be any job's last.
+        They may go where, in some order, each finds its project, and those above it, beyond their bounds. What is left only
+        shrinks, so it is the last one of each project that decides, and it may be any job's last.
         """
         lost: dict[str, Amounts] = {}
         ends: dict[str, dict[str, Unit]] = {}
+        words: dict[str, tuple[Amounts, str]] = {}
         for unit in leaving:
             if unit.job.project == self._asker.project:
                 continue
-            leaf = self._usage.leaf_of(unit.job)
-            lost[leaf] = lost.get(leaf, NOTHING).plus(self._usage.held_by(unit))
-            last = ends.setdefault(leaf, {})
-            if unit.job.id not in last or not last[unit.job.id].core:
-                last[unit.job.id] = unit
-        for leaf, units in ends.items():
-            left, bound = self._before.get(leaf, NOTHING).minus(lost[leaf]), self._bounds.bound(leaf)
-            if not any(_touches(_excess(left.plus(self._usage.held_by(unit)), bound), unit) for unit in units.values()):
-                return f"{called(leaf)} would lose more than it uses beyond its {self._bounds.name}"
+            held = self._usage.held_by(unit)
+            for name, bound, word in self._bounds.around(self._usage.leaf_of(unit.job)):
+                words[name] = bound, word
+                lost[name] = lost.get(name, NOTHING).plus(held)
+                last = ends.setdefault(name, {})
+                if unit.job.id not in last or not last[unit.job.id].core:
+                    last[unit.job.id] = unit
+
+        def may_be_last(unit: Unit, name: str) -> bool:
+            left = self._before.get(name, NOTHING).minus(lost[name]).plus(self._usage.held_by(unit))
+            return _touches(_excess(left, words[name][0]), unit)
+
+        for name, units in ends.items():
+            for unit in units.values():
+                inner = self._bounds.around(self._usage.leaf_of(unit.job))
+                path = [each for each, *_ in inner]
+                if all(may_be_last(unit, each) for each in path[: path.index(name) + 1]):
+                    break
+            else:
+                return f"{called(name)} would lose more than it uses beyond its {words[name][1]}"
         return None
 
 
 class _Bounds:
-    """What of each project is left alone: its quota, or, with `shares`, its share."""
+    """What of each project is left alone: its quota, or its share.
 
-    def __init__(self, usage: Usage, shares: dict[str, Amounts] | None) -> None:
-        self._branches = usage.tree.branches
-        self._shares = shares
-        self.name = "quota" if shares is None else "share"
+    beyond_quota, beyond_share: projects of the asker that would end above theirs.
+    """
+
+    def __init__(self, usage: Usage, asker: Job, *, shields: bool) -> None:
+        self.usage = usage
+        self._shields = shields
+        self._path = usage.tree.branches[usage.leaf_of(asker)].path
+        self._shares: dict[str, Amounts] = {}
+        self._beyond_quota: dict[str, None] = {}
+        self._beyond_share: dict[str, None] = {}
+        self._known: dict[str, list[tuple[str, Amounts, str]]] = {}
 
     @classmethod
     def of(cls, pool: Pool, verb: Verb, asker: Job) -> "_Bounds | None":
@@ -98,19 +120,43 @@ class _Bounds:
         rules = pool.rules
         if verb != "preempt" or rules.scope != "pool" or not rules.projects:
             return None
-        usage, unit = _usage(pool), next_unit(asker)
+        found = cls(_usage(pool), asker, shields=rules.preemption.quota_shields)
+        unit = next_unit(asker)
         if unit is not None and "reclaim" in rules.preemption.verbs:
-            shares = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
-            leaf = usage.leaf_of(asker)
-            after = usage.allocated(leaf).plus(of_unit(unit, usage.smallest))
-            if any(_excess(after, allocatable(usage.tree.branches[leaf], shares[leaf]))):
-                return cls(usage, shares)
-        return cls(usage, None) if rules.preemption.quota_shields else None
+            found._look_beyond(unit)
+        return found if found._shields or found._beyond_quota else None
 
-    def bound(self, leaf: str) -> Amounts:
-        """The project's."""
-        branch = self._branches[leaf]
-        return branch.quota if self._shares is None else allocatable(branch, self._shares[leaf])
+    def _look_beyond(self, unit: Unit) -> None:
+        usage = self.usage
+        self._shares = fair_shares(usage.tree, usage.total, usage.requests, usage.divided)
+        asked = of_unit(unit, usage.smallest)
+        for name in self._path[:-1]:
+            after = usage.allocated(name).plus(asked)
+            if any(_excess(after, usage.tree.branches[name].quota)):
+                self._beyond_quota[name] = None
+            if any(_excess(after, self._share(name))):
+                self._beyond_share[name] = None
+
+    def around(self, leaf: str) -> list[tuple[str, Amounts, str]]:
+        """The project and those above it that the asker is not in, innermost first, with what of each is left alone."""
+        if leaf not in self._known:
+            self._known[leaf] = list(self._around(leaf))
+        return self._known[leaf]
+
+    def _around(self, leaf: str) -> Iterator[tuple[str, Amounts, str]]:
+        path = self.usage.tree.branches[leaf].path
+        mine = [name for name in self._path if name not in path]
+        share = any(name in self._beyond_share for name in mine)
+        taken_back = any(name in self._beyond_quota for name in mine)
+        if not taken_back and not self._shields:
+            return
+        for name in path if taken_back else path[:1]:
+            if name in self._path and name != leaf:
+                return
+            yield name, self._share(name) if share else self.usage.tree.branches[name].quota, "share" if share else "quota"
+
+    def _share(self, name: str) -> Amounts:
+        return allocatable(self.usage.tree.branches[name], self._shares[name])
 
 
 def _usage(pool: Pool) -> Usage:
@@ -121,11 +167,11 @@ def _usage(pool: Pool) -> Usage:
     return usage
 
 
-def _excess(allocated: Amounts, quota: Amounts) -> tuple[bool, ...]:
+def _excess(allocated: Amounts, quota: Amounts) -> Excess:
     return tuple(bound != UNLIMITED and used > bound for used, bound in zip(allocated, quota, strict=True))
 
 
-def _touches(excess: tuple[bool, ...], unit: Unit) -> bool:
+def _touches(excess: Excess, unit: Unit) -> bool:
     """Whether the unit uses something of which there is more than enough."""
     return excess != NO_EXCESS and any(
         (excess[0] and (group.gpu_milli or group.gpu_share_milli or group.gpu_share_bytes))

@@ -4,7 +4,7 @@ The best place is tried first. Where it would cost too much, larger devices are 
 at last as many tasks as fit stand on the largest, and so on down, which costs least of all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,33 +24,38 @@ if TYPE_CHECKING:
     from bailiff_core.scene import Scene
 
 NOWHERE = ("",)
+Over = Callable[[GangPlace], str | None]
 
 
-def place_within_bounds(scene: "Scene", unit: Unit, budget: Budget, *, promised: bool = False) -> GangPlace | NoFit | str:
+def place_within_bounds(
+    scene: "Scene", unit: Unit, budget: Budget, *, promised: bool = False, over: Over | None = None
+) -> GangPlace | NoFit | str:
     """A place, or why there is none, or which bound every place would break. On success its room is taken in the scene's rooms.
 
-    Units without MiB of a device are placed as ever: their bounds are tested before.
+    Units without MiB of a device are placed as ever: their bounds are tested before. over: says which bound a place would
+    break; left out: a limit or a quota.
     """
+    breaks: Over = over or (lambda place: over_bounds(scene, unit, place))
     rooms = scene.rooms
     mark = rooms.mark()
     first = place_unit(rooms, unit, budget, promised=promised)
     if isinstance(first, NoFit) or not by_bytes(unit.job):
         return first
-    over = over_bounds(scene, unit, first)
-    if over is None:
+    told = breaks(first)
+    if told is None:
         return first
     rooms.rollback(mark)
     sizes = _sizes(rooms)
     for least in sorted(dict.fromkeys(sizes.values()))[1:]:
         found = place_unit(rooms, _only_on(unit, [name for name in sizes if sizes[name] >= least]), budget, promised=promised)
-        if isinstance(found, GangPlace) and over_bounds(scene, unit, found) is None:
+        if isinstance(found, GangPlace) and breaks(found) is None:
             return found
         rooms.rollback(mark)
     spread = _largest_first(rooms, unit, sizes, budget, promised=promised)
-    if spread is not None and over_bounds(scene, unit, spread) is None:
+    if spread is not None and breaks(spread) is None:
         return spread
     rooms.rollback(mark)
-    return over
+    return told
 
 
 def _sizes(rooms: Rooms) -> dict[str, int]:

@@ -135,11 +135,15 @@ class LogSettled(Fact):
 
 
 class JobSubmitted(Fact):
-    """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec)."""
+    """A job was accepted. Command, environment and paths are not here: `spec_digest` = SHA-256(salt ‖ spec).
+
+    user: who submitted it, as its request proved that; where node agents are root its tasks run as the user of that name.
+    """
 
     request: RequestId
     demand: JobDemand
     spec_digest: Hash
+    user: Annotated[str, Field(max_length=256)] = ""
 
 
 class JobCancelled(Fact):
@@ -255,7 +259,11 @@ class DeviceFacts(Document):
 
 
 class NodeJoined(Fact):
-    """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions."""
+    """An agent incarnation announced itself; commands carry it from now on. Device numbers are list positions.
+
+    checkpoints: the identity of the folder in which its jobs keep checkpoints, where that is shared: who has the same one sees
+    the same files.
+    """
 
     node: Name
     number: Count
@@ -268,6 +276,7 @@ class NodeJoined(Fact):
     max_tasks: Count = 1000
     labels: Labels = Field(default_factory=dict)
     devices: Annotated[tuple[DeviceFacts, ...], Field(max_length=64)] = ()
+    checkpoints: OpaqueId | None = None
 
 
 class NodeRefused(Fact):
@@ -398,11 +407,15 @@ class TaskStartRefused(TaskFact):
 
 
 class TaskExited(TaskFact):
-    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published."""
+    """The task's main process ended. The room is not free before `TaskReleased`. `step`: the last one that it published.
+
+    unseen: nobody was there to see how, as after a reboot; what is left of it was killed. It counts as lost.
+    """
 
     exit_code: Integer
     reason: Annotated[str, Field(max_length=1000)] = ""
     step: Count | None = None
+    unseen: bool = False
 
 
 class Checkpoint(Document):
@@ -511,11 +524,11 @@ class EvictionStaged(TaskFact, Stage):
 
 
 class TaskSpared(TaskFact):
-    """The agent confirms that the eviction has not been obeyed and will not be."""
+    """The agent confirms that the task stays: it was not told to leave, or its notice was taken back."""
 
 
 class SpareRefused(TaskFact):
-    """The eviction was obeyed before the spare came; it stands."""
+    """The task had begun to leave, or its TERM, before the spare came; the eviction stands."""
 
 
 # --- proposals and progress

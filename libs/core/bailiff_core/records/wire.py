@@ -1,19 +1,15 @@
 """A record as bytes on the wire: CloudEvents 1.0, Kafka binary mode, and its hash (docs/log-protocol.md)."""
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from operator import itemgetter
+from hashlib import sha256
+from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from bailiff_core.canonical import canonical_json
-
+from .layout import TAG, Layout, Values, layout_of, prefixed
 from .payload import AUDIT_TYPES, Payload
 
-FORMAT_TAG = b"bailiff-audit-1"
 CONTENT_TYPE = ("content-type", b"application/json")
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -112,7 +108,7 @@ def encode(record: Record) -> Wire:
         ("ce_actor", record.actor.encode()),
         ("ce_auth", record.auth.encode()),
     ]
-    return Wire(tuple([header for header in headers if header[1]]), canonical_json(data.to_data()))
+    return Wire(tuple([header for header in headers if header[1]]), data.to_json())
 
 
 def record_hash(wire: Wire) -> str:
@@ -120,40 +116,28 @@ def record_hash(wire: Wire) -> str:
 
     Lengths are 4 bytes, big-endian; before the headers stands their number. Bytes are taken as on the wire.
     """
-    return hash_of(wire, dict(wire.headers))
+    return hash_of(wire, *laid_out(wire))
 
 
-def hash_of(wire: Wire, at: Mapping[str, bytes]) -> str:
-    """`record_hash`, given the headers by name."""
-    if len(at) < len(wire.headers):  # one name stands twice
+def laid_out(wire: Wire) -> tuple[Layout, Values]:
+    """The layout of the record, and the values that it is about."""
+    names, values = zip(("", b""), *wire.headers, ("", wire.value), strict=True)
+    return layout_of(names), values
+
+
+def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
+    """`record_hash` of what was laid out."""
+    if layout.hashed is None:
         hashed = sorted(header for header in wire.headers if header[0].startswith("ce_"))
-        parts = [_TAG, len(hashed).to_bytes(4, "big")]
+        parts = [TAG, len(hashed).to_bytes(4, "big")]
         for name, value in hashed:
-            parts += (_prefixed(name.encode()), _prefixed(value))
-        return hashlib.sha256(b"".join([*parts, _prefixed(wire.value)])).hexdigest()
-    pick, parts = _layout(tuple(at))
-    values = (*pick(at), wire.value)
-    parts = parts.copy()
-    parts[1::3] = map(_LENGTHS.__getitem__, map(len, values))
-    parts[2::3] = values
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-Pick = Callable[[Mapping[str, bytes]], tuple[bytes, ...]]
-
-
-@lru_cache(maxsize=64)  # nearly all records have the same few sets of headers
-def _layout(names: tuple[str, ...]) -> tuple[Pick, list[bytes]]:
-    """How to pick the hashed values in order of their names; and what stands before each, with room for length and value."""
-    hashed = sorted(name for name in names if name.startswith("ce_"))
-    pick = itemgetter(*hashed) if len(hashed) > 1 else lambda at: tuple(at[name] for name in hashed)
-    befores = [_prefixed(name.encode()) for name in hashed] + [b""]
-    befores[0] = _TAG + len(hashed).to_bytes(4, "big") + befores[0]
-    return pick, [part for before in befores for part in (before, b"", b"")]
-
-
-def _prefixed(part: bytes) -> bytes:
-    return len(part).to_bytes(4, "big") + part
+            parts += (prefixed(name.encode()), prefixed(value))
+        return sha256(b"".join([*parts, prefixed(wire.value)])).hexdigest()
+    picked = layout.hashed(values)
+    parts = layout.befores.copy()
+    parts[1::3] = map(_length, map(len, picked))
+    parts[2::3] = picked
+    return sha256(b"".join(parts)).hexdigest()
 
 
 class _Lengths(dict[int, bytes]):
@@ -161,47 +145,68 @@ class _Lengths(dict[int, bytes]):
         return length.to_bytes(4, "big")
 
 
-_LENGTHS = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)})
-_TAG = _prefixed(FORMAT_TAG)
+_length = _Lengths({length: length.to_bytes(4, "big") for length in range(1024)}).__getitem__
 
 
 def decode(wire: Wire) -> Record:
     """The record that these bytes say. Raises `UnreadableRecord` for anything a reader must not pass over."""
-    at = dict(wire.headers)
+    layout, values = laid_out(wire)
+    found = layout.pick(values)
     try:
-        domain, prev = at["ce_domain"].decode(), at["ce_prev"].decode()
-        return decode_following(wire, at, domain, int(at["ce_seq"]), int(at["ce_epoch"]), prev)
-    except (KeyError, ValueError) as error:
-        raise UnreadableRecord(f"{_where(at)}: {error}") from error
+        domain, prev, time = found[0].decode(), found[2].decode(), found[5].decode()
+        return decode_following(wire, layout, found, domain, int(found[1]), int(found[4]), prev, time)
+    except ValueError as error:
+        raise UnreadableRecord(f"{_where(found)}: {f'it lacks {layout.missing}' if layout.missing else error}") from error
 
 
-def decode_following(wire: Wire, at: Mapping[str, bytes], domain: str, seq: int, epoch: int, prev: str) -> Record:
-    """As `decode`, where the chain has said already where the record stands. at: its headers by name."""
+def decode_following(
+    wire: Wire, layout: Layout, found: Values, domain: str, seq: int, epoch: int, prev: str, time: str
+) -> Record:
+    """As `decode`, where the chain has said already where the record stands. found: what the layout picks."""
+    _, _, _, kind, _, _, source, engine, policy, essential, turn, turn_end, cause, inputs, actor, auth = found
     try:
-        name = at["ce_type"].decode()
-        kind = AUDIT_TYPES.get(name)
-        if kind is None and at.get("ce_essential") != b"false":
-            raise UnreadableRecord(f"{_where(at)}: this release does not know the type, and the fold needs it; use a newer one")
-        get = at.get
+        if layout.missing:
+            raise ValueError(f"it lacks {layout.missing}")
+        about = _about(kind, essential, source, engine, policy)
+        if about.refused:
+            raise ValueError(about.refused)
         return Record(
-            domain, seq, epoch, int(at["ce_turn"]), at["ce_turnend"] == b"true",
-            time_value(at["ce_time"].decode()), prev, at["ce_source"].decode().rpartition("/")[2],
-            at["ce_engine"].decode(), int(at["ce_policy"]), name,
-            None if kind is None else kind.__pydantic_validator__.validate_json(wire.value),
-            get("ce_cause", b"").decode(), _positions(get("ce_inputs", b"").decode()),
-            get("ce_actor", b"").decode(), get("ce_auth", b"").decode(),
+            domain, seq, epoch, int(turn), turn_end == b"true", time_value(time), prev, about.writer, about.engine,
+            about.policy, about.type, None if about.read is None else about.read(wire.value),
+            cause.decode(), _positions(inputs.decode()) if inputs else (),
+            actor.decode() if actor else "", auth.decode() if auth else "",
         )  # fmt: skip
-    except (KeyError, ValueError, ValidationError) as error:
-        raise UnreadableRecord(f"{_where(at)}: {error}") from error
+    except ValueError as error:  # pydantic's are ValueErrors, too
+        raise UnreadableRecord(f"{_where(found)}: {error}") from error
 
 
-def _where(at: Mapping[str, bytes]) -> str:
-    domain, seq, kind = (at.get(f"ce_{name}", b"?").decode(errors="replace") for name in ("domain", "seq", "type"))
+class _About(NamedTuple):
+    """What many records of a writer say alike. read: of the data; None for an unknown type. refused: why a reader stops."""
+
+    writer: str
+    engine: str
+    policy: int
+    type: str
+    read: Callable[[bytes], Payload] | None
+    refused: str
+
+
+@lru_cache(maxsize=256)
+def _about(kind: bytes, essential: bytes, source: bytes, engine: bytes, policy: bytes) -> _About:
+    name = kind.decode()
+    known = AUDIT_TYPES.get(name)
+    refused = ""
+    if known is None and essential != b"false":
+        refused = "this release does not know the type, and the fold needs it; use a newer one"
+    read = None if known is None else known.__pydantic_validator__.validate_json
+    return _About(source.decode().rpartition("/")[2], engine.decode(), int(policy), name, read, refused)
+
+
+def _where(found: Values) -> str:
+    domain, seq, _, kind = (value.decode(errors="replace") or "?" for value in found[:4])
     return f"{domain}#{seq} {kind}"
 
 
 def _positions(text: str) -> tuple[tuple[str, int], ...]:
-    if not text:
-        return ()
     pairs = [part.rpartition("=") for part in text.split(",")]
     return tuple([(position, int(offset)) for position, _, offset in pairs])

@@ -1,10 +1,11 @@
-"""Migrate: a job that somebody wants elsewhere leaves for a place that is kept for it."""
+"""Migrate: a job that somebody wants elsewhere, or whose node is emptied, leaves for a place that is kept for it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from bailiff_core.lifecycle.attempts import GOES_ON, grace_of
-from bailiff_core.model.pool import Job, Pool
+from bailiff_core.lifecycle.by_hand import because, drain_grace, takes_whole
+from bailiff_core.model.pool import Drain, Job, Pool
 from bailiff_core.model.units import Unit, allocated_tasks
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
@@ -28,15 +29,44 @@ def migrations(pool: Pool) -> Iterator[Decision]:
             if isinstance(found, str):
                 yield MigrationRefused(job=job.id, attempt=job.attempt, reason=found[:LONGEST_TEXT])
                 continue
-            grace = grace_of(pool, job)
-            yield MigrationDecided(
-                job=job.id,
-                attempt=job.attempt,
-                placement=to_shares(found),
-                grace=grace,
-                expires=pool.now + pool.rules.preemption.reservation_expiry + grace,
-                reason=job.wish.reason,
-            )
+            yield _moves(pool, job, found, grace_of(pool, job), job.wish.reason)
+
+
+def moves_off_drained(pool: Pool) -> Iterator[Decision]:
+    """Jobs on a node that is emptied gracefully move as soon as there is room for them elsewhere.
+
+    Only those that listen for notices: they lose a step at most. For the others it is gracious to let them finish.
+    """
+    if not pool.drained:
+        return
+    for job in list(pool.active_jobs()) if pool.room_grew else pool.touched_jobs():
+        drain = leaves_gracefully(pool, job)
+        if drain is None:
+            continue
+        with about(job):
+            found = place_elsewhere(pool, job, None)
+            if not isinstance(found, str):
+                node = next(pool.nodes[task.node] for task in job.tasks if task.node in pool.drained)
+                why = because(f"{node.name} is being emptied ({drain.mode})", drain.reason)
+                yield _moves(pool, job, found, drain_grace(pool, job, drain), why)
+
+
+def leaves_gracefully(pool: Pool, job: Job) -> Drain | None:
+    """The drain of a node without which the job cannot go on, if it may move because of it."""
+    if job.phase not in GOES_ON or job.held_because is not None or not job.tasks:
+        return None
+    if not all(task.state == "running" and task.attached and task.eviction is None for task in job.tasks):
+        return None
+    drains = {task.node: pool.nodes[task.node].drain for task in job.tasks if task.node in pool.drained}
+    drain = next((each for each in drains.values() if each is not None and each.mode == "graceful"), None)
+    return drain if drain is not None and takes_whole(job, dict.fromkeys(drains)) else None
+
+
+def _moves(pool: Pool, job: Job, place: GangPlace, grace: int, reason: str) -> Decision:
+    expires = pool.now + pool.rules.preemption.reservation_expiry + grace
+    return MigrationDecided(
+        job=job.id, attempt=job.attempt, placement=to_shares(place), grace=grace, expires=expires, reason=reason
+    )
 
 
 def place_elsewhere(pool: Pool, job: Job, node: str | None) -> GangPlace | str:

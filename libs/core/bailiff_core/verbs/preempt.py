@@ -42,6 +42,8 @@ def request_preemptions(pool: Pool, most: int = LARGEST_SELECTION) -> Iterator[D
     rules = pool.rules.preemption
     if pool.unsettled or pool.selection is not None or not any(verb in rules.verbs for verb in DISPLACING):
         return
+    if not pool.queue:
+        return  # nobody waits: who could lose anything is a question of its own
     losers = Losers(pool)
     if not losers.anybody:
         return

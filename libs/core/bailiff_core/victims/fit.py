@@ -1,15 +1,14 @@
 """Answers "does the unit fit?" again and again while what was evicted is put back piece by piece."""
 
-from collections.abc import Callable, Sequence
-
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.gang import GangPlace, place_unit
+from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 
 from .candidates import Step
+from .terms import Terms
 
 PLACEMENT_STEPS = 200
 NODES_PER_STEP = 8
@@ -77,42 +76,26 @@ class SlotFit:
 class PlaceFit:
     """Any unit: it is placed, and placed anew only when what is put back stands in the way.
 
-    also: what must hold besides, given what is evicted. Where the placement search gives up, the unit counts as not
-    fitting and `exact` is false from then on.
+    Where the placement search gives up, the unit counts as not fitting and `exact` is false from then on. terms: it must
+    stand where its projects' bounds are kept, too.
     """
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        unit: Unit,
-        budget: Budget,
-        *,
-        evicted: Sequence[Step] = (),
-        also: Callable[[list[Step]], bool] | None = None,
-    ) -> None:
+    def __init__(self, rooms: Rooms, unit: Unit, budget: Budget, terms: Terms | None = None) -> None:
         self.rooms = rooms
+        self.terms = terms
         self.unit = unit
         self.budget = budget
         self.exact = True
         self.suited = dict.fromkeys(node for need in needs_of_unit(unit) for node, _ in rooms.suited(need))
-        self.evicted = dict.fromkeys(evicted)
-        self.also = also
         self._nodes_of: tuple[GangPlace | None, dict[int, None]] = (None, {})
         self.place = self._find()
 
     def fits(self) -> bool:
         """Whether the unit fits as things stand."""
-        return self.place is not None and (self.also is None or self.also(list(self.evicted)))
+        return self.place is not None
 
     def put_back(self, step: Step) -> bool:
         """Put it back where it stood, if the unit still fits then."""
-        del self.evicted[step]
-        if (self.also is None or self.also(list(self.evicted))) and self._fits_beside(step):
-            return True
-        self.evicted[step] = None
-        return False
-
-    def _fits_beside(self, step: Step) -> bool:
         if self.place is None:
             return False
         undisturbed = not any(node.number in self._taken() for node, _ in self.rooms.standing(step.unit))
@@ -121,6 +104,8 @@ class PlaceFit:
             self.rooms.place(self.unit, self.place)
             undisturbed = self.rooms.has_place_for(step.unit)
             self.rooms.rollback(mark)
+        if undisturbed and self.terms is not None:
+            undisturbed = self.terms.above(self.place) is None
         self.rooms.put_back(step.unit)
         if undisturbed:
             return True
@@ -144,33 +129,79 @@ class PlaceFit:
 
     def stay(self, step: Step) -> None:
         """Put back what does not stand where the unit might."""
-        del self.evicted[step]
         self.rooms.put_back(step.unit)
 
     def evict(self, step: Step) -> None:
         """Take it out (again). What fitted before still does."""
-        self.evicted[step] = None
         self.rooms.evict(step.unit)
         if self.place is None:
             self.place = self._find()
 
     def uses(self, step: Step) -> bool:
-        """Whether it stands on a node that the unit may use, or may matter in another way."""
-        return self.also is not None or any(node in self.suited for node, _ in self.rooms.standing(step.unit))
+        """Whether it stands on a node that the unit may use."""
+        return any(node in self.suited for node, _ in self.rooms.standing(step.unit))
 
     def _find(self) -> GangPlace | None:
         part = Budget(PLACEMENT_STEPS)  # granted even when the budget is used up: a set must never hold one too many
         mark = self.rooms.mark()
-        found = place_unit(self.rooms, self.unit, part, promised=True)
+        if self.terms is None:
+            found: GangPlace | NoFit | str = place_unit(self.rooms, self.unit, part, promised=True)
+        else:
+            found = self.terms.place(part)
         self.rooms.rollback(mark)
         self.budget.join(part)
         if isinstance(found, GangPlace):
             return found
-        self.exact = self.exact and found.kind == "impossible"
+        certain = part.left > 0 if isinstance(found, str) else found.kind == "impossible"
+        self.exact = self.exact and certain
         return None
 
 
-Fit = SlotFit | PlaceFit
+class BoundedFit:
+    """A fit that must keep bounds of projects besides: who is evicted uses nothing of them, and who is put back does again."""
+
+    def __init__(self, fit: SlotFit | PlaceFit, terms: Terms) -> None:
+        self.fit = fit
+        self.usage = terms.scene.usage
+        self.terms = terms
+
+    @property
+    def exact(self) -> bool:
+        """Whether every no so far was certain."""
+        return self.fit.exact
+
+    def fits(self) -> bool:
+        """Whether the unit fits as things stand."""
+        return self.terms.above() is None and self.fit.fits()
+
+    def put_back(self, step: Step) -> bool:
+        """Put it back where it stood, if the unit still fits then."""
+        self.usage.put_back(step.unit)
+        if self.terms.above() is None and self.fit.put_back(step):
+            return True
+        self.usage.evict(step.unit)
+        return False
+
+    def effort(self, step: Step) -> int:
+        """What trying to put it back costs, in steps."""
+        return self.fit.effort(step)
+
+    def stay(self, step: Step) -> None:
+        """Put it back, come what may."""
+        self.usage.put_back(step.unit)
+        self.fit.stay(step)
+
+    def evict(self, step: Step) -> None:
+        """Take it out (again)."""
+        self.usage.evict(step.unit)
+        self.fit.evict(step)
+
+    def uses(self, step: Step) -> bool:  # noqa: ARG002
+        """Any may matter, wherever it stands."""
+        return True
+
+
+Fit = SlotFit | PlaceFit | BoundedFit
 
 
 def slot_need(unit: Unit) -> tuple[Need, int] | None:

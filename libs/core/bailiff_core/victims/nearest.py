@@ -6,7 +6,6 @@ from bailiff_core.placement.gang import NoFit, place_unit
 from bailiff_core.placement.need import Need
 from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.protections import RULES, already_leaving
-from bailiff_core.queue.gates import over_limit
 from bailiff_core.scene import Scene
 from bailiff_core.words import gpus_text
 
@@ -34,7 +33,7 @@ def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others:
     found = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
     scene.rollback(mark)
     if not isinstance(found, NoFit):
-        over = over_limit(scene, unit)
+        over = terms.above()
         if over is not None:
             return f"{over}, whoever leaves"
         everybody = [step.unit for step in field.steps()]
@@ -46,7 +45,7 @@ def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others:
     if len(shielded) > MOST_LOOKED_AT:
         return f"{found.why}, with all permitted victims gone"
     simple = slot_need(unit)
-    fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS), evicted=shielded)
+    fit: Fit = SlotFit(scene.rooms, *simple) if simple else PlaceFit(scene.rooms, unit, Budget(STEPS))
     if not fit.fits():
         still = place_unit(scene.rooms, unit, Budget(STEPS), promised=True)
         everybody_else = "every job that stays" if after_others else "every job"

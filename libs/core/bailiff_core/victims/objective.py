@@ -4,7 +4,7 @@ Every level adds up over the units that leave, so a set costs the sum of its mem
 
 1. GPUs of victims, by priority from the highest down;
 2. under reclaim, GPUs taken from projects that are over their quota and not over their fair share;
-3. work lost, in GPU-ms, per job at most the policy's bound;
+3. work lost, in GPU-ms, per job at most the policy's bound; of a job that restarts to become smaller, that of all its members;
 4. jobs stopped (a job that only shrinks is not); 5. tasks stopped; then promises dropped, so that none is dropped for nothing;
 6. fragmentation: nodes with GPUs that a victim leaves while others stay on them;
    then, for an asker of a class that is served at once, victims that may take longer than its short grace;
@@ -54,16 +54,19 @@ FREE = Price()
 
 def price(pool: Pool, job: Job, leaving: Sequence[Task], *, whole: bool) -> Price:
     """What it costs that these members leave. `whole`: nothing of the job stays."""
-    started = [task for task in leaving if task.state != "reserved"]
+    started = _started(leaving)
     if not started:
         return Price(promises=1)
     if not any(map(shares_devices, job.demand.tasks)):
         gpu_milli = sum(job.group(task.index).gpu_milli for task in started)
     else:
         gpu_milli = held_gpu_milli(pool, job, started)
-    return Price(
-        gpu_milli, lost_gpu_ms(pool, job, gpu_milli), int(whole), len(started), 0, _nodes_left_broken(pool, job, started)
-    )
+    stops = gpu_milli if whole or job.demand.elastic != "restart" else held_gpu_milli(pool, job, _started(job.tasks))
+    return Price(gpu_milli, lost_gpu_ms(pool, job, stops), int(whole), len(started), 0, _nodes_left_broken(pool, job, started))
+
+
+def _started(tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if task.state != "reserved"]
 
 
 def _nodes_left_broken(pool: Pool, job: Job, leaving: Sequence[Task]) -> int:

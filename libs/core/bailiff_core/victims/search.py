@@ -10,7 +10,7 @@ from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
-from .fit import Fit, PlaceFit, SlotFit, slot_need
+from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need
 from .moves import find_new_places, leaving_of, taken_for_good
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
@@ -52,6 +52,7 @@ class Search:
         self.kept = kept
         self.needs = needs_of_unit(unit)
         self.bound: list[Step] = []
+        self._simple = slot_need(unit) if not terms.by_place else None
 
     def run(self) -> Found:
         """The cheapest set that makes room and that the terms of the verb allow."""
@@ -79,17 +80,13 @@ class Search:
                 certain = False
             elif sum(step.weight for step in steps) > sum(step.weight for step in self.bound):
                 self.bound = steps
-        units = self._units(self.bound)
-        if not self.bound or self.terms.forbids(units) or self.terms.objects(units):
+        if not self.bound or self.terms.refuses(self._units(self.bound)):
             return None
-        if self.terms.limited and self.terms.above_limit(units):
-            return None
-        simple = slot_need(self.unit) is not None
-        if not simple and not self._fits_without(self.bound):
+        if self._simple is None and not self._fits_without(self.bound):
             return None
         if not certain:
             return None
-        runner_up = self._next_best(slots, short) if simple and slots is not None else []
+        runner_up = self._next_best(slots, short) if self._simple is not None and slots is not None else []
         return Found(self.bound, proven=True, runner_up=runner_up, bound=self.bound)
 
     def _next_best(self, slots: Slots, short: int) -> list[Step]:
@@ -101,21 +98,20 @@ class Search:
             self.budget.join(part)
             if other is None:
                 continue
-            units = self._units(other)
-            if self.terms.forbids(units) or self.terms.objects(units):
+            if self.terms.refuses(self._units(other)):
                 continue
             if not best or sum(step.weight for step in other) < sum(step.weight for step in best):
                 best = other
         return best
 
     def _fits_without(self, steps: Sequence[Step]) -> bool:
-        mark = self.rooms.mark()
+        mark = self.scene.mark()
         for step in steps:
-            self.rooms.evict(step.unit)
+            self.scene.evict(step.unit)
         part = self.budget.part(PLACEMENT_STEPS)
-        found = place_unit(self.rooms, self.unit, part, promised=True)
+        found = self.terms.place(part)
         self.budget.join(part)
-        self.rooms.rollback(mark)
+        self.scene.rollback(mark)
         return isinstance(found, GangPlace)
 
     # --- any unit, any terms
@@ -145,19 +141,21 @@ class Search:
         return chains
 
     def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
-        mark = self.rooms.mark()
+        mark = self.scene.mark()
         everyone = [step for chain in chains for step in chain]
+        bounded = self.terms.limited or self.terms.by_place
         for step in everyone:
-            self.rooms.evict(step.unit)
-        simple = slot_need(self.unit) if not self.terms.limited else None
-        fit: Fit
-        if simple is not None:
-            fit = SlotFit(self.rooms, *simple)
+            if bounded:
+                self.scene.evict(step.unit)
+            else:
+                self.rooms.evict(step.unit)
+        room: SlotFit | PlaceFit
+        if self._simple is not None:
+            room = SlotFit(self.rooms, *self._simple)
         else:
-            also = (lambda steps: self.terms.above_limit(self._units(steps)) is None) if self.terms.limited else None
-            fit = PlaceFit(self.rooms, self.unit, self.budget, evicted=everyone, also=also)
-        found = self._best(fit, chains, with_moves=with_moves)
-        self.rooms.rollback(mark)
+            room = PlaceFit(self.rooms, self.unit, self.budget, self.terms if self.terms.by_place else None)
+        found = self._best(BoundedFit(room, self.terms) if bounded else room, chains, with_moves=with_moves)
+        self.scene.rollback(mark)
         return found
 
     def _best(self, fit: Fit, chains: list[Chain], *, with_moves: bool) -> Found:

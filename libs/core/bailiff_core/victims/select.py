@@ -117,7 +117,7 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms
         scene.evict(step.unit)
     place, moved = found.place, found.moved
     if place is None:
-        settled = place_within_bounds(scene, unit, Budget(PLACEMENT_STEPS), promised=True)
+        settled = terms.place(Budget(PLACEMENT_STEPS))
         if not isinstance(settled, GangPlace):
             why = settled.why if isinstance(settled, NoFit) else settled
             return _refused(answer, "gave-up", why, _explanation(field, budget, found))

@@ -40,7 +40,7 @@ def kind_by_kind(
 ) -> tuple[Field, Found] | None:
     """What was looked at and the set found, or that there is none; `None` where all candidates have to be looked at."""
     kinds = [Unit(unit.job, tuple(indices), unit.core) for indices in needs_of_unit(unit).values()]
-    if len(scene.pool.active) < WORTH_IT or len(kinds) < 2 or has_rules(unit.job.demand) or terms.limited:
+    if len(scene.pool.active) < WORTH_IT or len(kinds) < 2 or has_rules(unit.job.demand):
         return None
     too_many = _too_many_together(scene, board, unit, verb, under_share)
     if too_many is not None:
@@ -65,8 +65,7 @@ def kind_by_kind(
         steps, place = _one_after_the_other(scene, unit, verb, terms, under_share, budget, alone)
     finally:
         scene.rooms.rollback(mark)
-    leaving = [step.unit for step in steps]
-    if place is None or terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
+    if place is None or terms.refuses([step.unit for step in steps]):
         return None
     return first.field, Found(steps, proven=steps is first.steps, bound=first.steps, place=place)
 
@@ -159,7 +158,7 @@ def _one_after_the_other(
     for step in more:
         rooms.evict(step.unit)
     everyone = [step for chain in chains.values() for step in chain]
-    fit = PlaceFit(rooms, unit, budget, evicted=everyone)
+    fit = PlaceFit(rooms, unit, budget)
     needed = put_back_all(fit, in_order(list(chains.values()), {step: step.weight for step in everyone}))
     return needed, fit.place
 

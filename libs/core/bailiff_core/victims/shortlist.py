@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bailiff_core.model.policy import PreemptionRules, Verb
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
-from bailiff_core.placement.holdings import Holdings, Ints
+from bailiff_core.placement.holdings import Holdings, Ints, Level
 from bailiff_core.placement.need import Need
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 from bailiff_core.placement.tally import tally_of
@@ -36,6 +37,7 @@ SOME = 1 << 7  # more than the jobs or tasks with GPUs that one node loses at on
 YOUTH = 40  # bits of a record's position
 
 Suited = dict[NodeRoom, int]
+Flags = NDArray[np.bool_]
 Least = tuple[int, int, int]  # weight, how few jobs, and the youngest that might be taken
 
 
@@ -50,6 +52,24 @@ class Rates:
     tails: Ints
     unit: int
     shift: int
+
+
+class _Column:
+    """One class on these nodes, arrays laid flat: what belongs to so many GPUs of a node is at its `first` + these."""
+
+    def __init__(self, level: Level, rows: Ints, now: int, rules: PreemptionRules) -> None:
+        width = level.least.shape[1]
+        self.gpus: Ints = level.gpus[rows]
+        self.first: Ints = np.arange(len(rows)) * width
+        lost = np.zeros((len(rows), width), np.int64)
+        held = np.subtract(now, level.since[rows], out=lost[:, 1:])
+        np.clip(held, 0, rules.max_counted_loss, out=held)
+        held += rules.restart_cost
+        held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
+        self.lost: Ints = np.cumsum(lost, axis=1, out=lost).ravel()
+        self.least: Ints = level.least[rows].ravel()
+        self.jobs: Ints = level.jobs_for[rows].ravel()
+        self.tasks: Ints = level.tasks_for[rows].ravel()
 
 
 class Shortlist:
@@ -98,41 +118,39 @@ class Shortlist:
 
     def rates(self, most: int, now: int, rules: PreemptionRules) -> list[Rates] | None:
         """The least prices of 1, 2, ... `most` slots more. `None`: there are too many classes."""
-        losses = []
+        columns = [_Column(level, self.rows, now, rules) for level in self._levels]
+        shrinks = np.zeros(len(self.rows), bool)
+        youngest = np.zeros(len(self.rows), np.int64)
         for level in self._levels:
-            lost = np.zeros((len(self.rows), level.since.shape[1] + 1), np.int64)
-            held = np.subtract(now, level.since[self.rows], out=lost[:, 1:])
-            np.clip(held, 0, rules.max_counted_loss, out=held)
-            held += rules.restart_cost
-            held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
-            losses.append(np.cumsum(lost, axis=1, out=lost))
+            shrinks |= level.shrinks[self.rows] > 0
+            youngest = np.maximum(youngest, level.youngest[self.rows])
+        age = (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
         found = []
         for gained in range(1, most + 1):
-            rates = self._rates(gained, losses)
+            rates = self._rates(gained, columns, shrinks, age)
             if rates is None:
                 return None
             found.append(rates)
         return found
 
-    def _rates(self, gained: int, losses: list[Ints]) -> Rates | None:
-        wanted = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
+    def _rates(self, gained: int, columns: list["_Column"], shrinks: Flags, age: Ints) -> Rates | None:
+        missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
         count = len(self.rows)
-        every = np.arange(count)
-        lost, jobs, tasks, shrinks, youngest = (np.zeros(count, np.int64) for _ in range(5))
+        lost, jobs, tasks = (np.zeros(count, np.int64) for _ in range(3))
         taken: list[Ints] = []
-        held = [level.gpus[self.rows] for level in self._levels]
-        below = sum(held, np.zeros(count, np.int64))
-        impossible, missing = below < wanted, wanted
-        for level, losses_of, gpus in zip(reversed(self._levels), reversed(losses), reversed(held), strict=True):
-            below = below - gpus  # the highest class gives as little as those below it leave to it
-            part = level.least[self.rows, np.clip(missing - below, 0, gpus)]
+        below = sum((column.gpus for column in columns), np.zeros(count, np.int64))
+        impossible = below < missing
+        for column in reversed(columns):
+            below = below - column.gpus  # the highest class gives as little as those below it leave to it
+            at = column.first + np.minimum(np.maximum(missing - below, 0), column.gpus)
+            part = column.least.take(at)
             missing = np.maximum(0, missing - part)
-            lost += losses_of[every, part]
-            jobs += level.jobs_for[self.rows, part]
-            tasks += level.tasks_for[self.rows, part]
-            shrinks |= level.shrinks[self.rows]
-            youngest = np.maximum(youngest, level.youngest[self.rows])
             taken.append(part)
+            if part.any():
+                at = column.first + part
+                lost += column.lost.take(at)
+                jobs += column.jobs.take(at)
+                tasks += column.tasks.take(at)
         most, shift = int(lost.max(initial=0)), 0
         while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= LARGEST:
             shift += 1
@@ -142,10 +160,9 @@ class Shortlist:
         for part in taken:  # the highest class counts most
             prices = prices * (self._widest + 1) + part
         unit = (most >> shift) + 1
-        jobs = np.where(shrinks > 0, 0, jobs)
+        jobs[shrinks] = 0
         broken = np.where(self._all_gpus > self._largest, jobs, 0)  # each job that leaves others behind leaves it broken
-        tails = (jobs * SOME + tasks) * SOME + broken
-        tails = (tails << YOUTH) + (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
+        tails = ((((jobs * SOME) + tasks) * SOME + broken) << YOUTH) + age
         return Rates(np.where(impossible, LARGEST, prices * unit + (lost >> shift)), tails, unit, shift)
 
     def first(self, size: int, rates: list[Rates]) -> Suited:
@@ -196,7 +213,7 @@ def among_few(
 ) -> FewFound | None:
     """The cheapest set, or that there is none, proven; `None` where all candidates have to be looked at."""
     simple = slot_need(unit)
-    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus or terms.limited:
+    if len(scene.pool.active) < WORTH_IT or simple is None or not simple[0].gpus:
         return None
     groups = board.groups(verb, unit.job)
     if groups is None:
@@ -213,6 +230,8 @@ def among_few(
     if not priorities or not board.few_suffice(verb, unit.job):
         return None
     short = wanted - int(shortlist.slots.sum())
+    if short <= 0:  # not room is what it lacks
+        return None
     gains = shortlist.most_gains(short)
     if not 0 < gains <= MOST_GAINS:
         return None
@@ -237,8 +256,7 @@ def among_few(
         if size >= len(shortlist.suited):
             return None
         size *= 2
-    leaving = [step.unit for step in steps]
-    if terms.forbids(leaving) is not None or terms.objects(leaving) is not None:
+    if terms.refuses([step.unit for step in steps]):
         return None
     return FewFound(field, steps, _next_best(slots, steps, short, terms, budget))
 
@@ -286,5 +304,4 @@ def _next_best(slots: Slots, steps: list[Step], short: int, terms: Terms, budget
     budget.join(part)
     if other is None:
         return []
-    leaving = [step.unit for step in other]
-    return [] if terms.forbids(leaving) is not None or terms.objects(leaving) is not None else other
+    return [] if terms.refuses([step.unit for step in other]) else other

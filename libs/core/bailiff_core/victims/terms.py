@@ -4,11 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.units import Unit
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.budget import Budget
+from bailiff_core.placement.gang import GangPlace, NoFit
 from bailiff_core.protections import Together
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
+from bailiff_core.protections.within_share import WithinShare
 from bailiff_core.queue.gates import Reclaim, Shares, may_reclaim, over_limit, over_quota
-from bailiff_core.queue.tree import called
+from bailiff_core.queue.measure import by_bytes
+from bailiff_core.queue.tree import NO_BOUNDS, called
+from bailiff_core.queue.within_bounds import place_within_bounds
 from bailiff_core.scene import Scene
 
 
@@ -44,7 +48,9 @@ class Terms:
         self.verb = verb
         self.together = Together(scene.pool, verb, unit.job, earlier)
         self.reclaim = Reclaim(scene, shares, unit) if verb == "reclaim" else None
-        self.limited = self._above(None) is not None
+        self.within_share = WithinShare.of(scene, shares, unit, verb)
+        self.limited = self.above() is not None
+        self.by_place = by_bytes(unit.job) and self._has_bounds()  # and so what it takes depends on the devices it lands on
         self.by_set = self.reclaim is not None or self.together.on
 
     def forbids(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:
@@ -61,6 +67,18 @@ class Terms:
         """What speaks against taking a whole set that is not forbidden."""
         return None if self.reclaim is None else self.reclaim.unbalanced(taken)
 
+    def _has_bounds(self) -> bool:
+        """Whether any bound of its projects could keep the asker out."""
+        branches, leaf = self.scene.usage.tree.branches, self.scene.usage.leaf_of(self.unit.job)
+        limited = any(branches[name].limit != NO_BOUNDS for name in branches[leaf].path)
+        firm = not self.unit.job.preemptible and bool(self.scene.pool.rules.projects)
+        return limited or firm or self.within_share is not None
+
+    def refuses(self, taken: Sequence[Unit]) -> bool:
+        """Whether this set may not leave: it is too large, unfair as a whole, or too small for the asker's bounds."""
+        told = self.forbids(taken) or self.objects(taken)
+        return told is not None or (self.limited and self.above_limit(taken) is not None)
+
     def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}
         for unit in taken:
@@ -69,15 +87,25 @@ class Terms:
         return f"{names[0]} would lose more than it has beyond its share and its quota"
 
     def above_limit(self, leaving: Iterable[Unit], place: GangPlace | None = None) -> str | None:
-        """Why the asker would be above a limit, or borrow too soon, even when these have left."""
+        """Why the asker would be above a limit or its share, or borrow too soon, even when these have left."""
         usage = self.scene.usage
         mark = usage.mark()
         for unit in leaving:
             usage.evict(unit)
-        over = self._above(place)
+        over = self.above(place)
         usage.rollback(mark)
         return over
 
-    def _above(self, place: GangPlace | None) -> str | None:
+    def above(self, place: GangPlace | None = None) -> str | None:
+        """The same on the scene as it stands."""
         over = over_limit(self.scene, self.unit, place)
+        if over is None and self.within_share is not None:
+            over = self.within_share.forbids(place)
         return over if over is not None or self.verb == "reclaim" else keeps_from_borrowing(self.scene, self.unit)
+
+    def place(self, budget: Budget) -> GangPlace | NoFit | str:
+        """A promised place for the asker on the scene as it stands, where it keeps its bounds; its room is taken in the rooms."""
+        return place_within_bounds(self.scene, self.unit, budget, promised=True, over=self._over)
+
+    def _over(self, place: GangPlace) -> str | None:
+        return self.above(place) or over_quota(self.scene, self.unit, place)

@@ -1,62 +1,66 @@
-"""What people ask of jobs and nodes by hand: to leave, to pause and go on, to move, to become empty."""
+"""What people ask of jobs by hand: to leave, to pause and go on, to move."""
 
-from bailiff_bus.messages import DrainNode, EvictJob, MigrateJob, PauseJob, UndrainNode, UnpauseJob
+from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, UnpauseJob
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records.facts import (
     JobEvictionAsked,
     JobMigrationAsked,
     JobPaused,
     JobUnpaused,
-    NodeDrained,
-    NodeUndrained,
     RequestId,
 )
 from bailiff_core.records.payload import Fact
 from bailiff_core.verbs.migrate import place_elsewhere
 
 from .changes import living
-from .nodes import no_such_node
+from .nodes import node_named
 from .rejected import Rejected
 from .submission import class_for
 
 RUNS = ("starting", "running")
 
 
-def evicted(pool: Pool, request: RequestId, actor: str, evict: EvictJob) -> list[Fact] | Rejected:
-    """The job leaves its place, and waits."""
-    job = _job_of(pool, actor, evict.job)
+def asked_of_job(
+    pool: Pool, request: RequestId, actor: str, asked: EvictJob | PauseJob | UnpauseJob | MigrateJob
+) -> list[Fact] | Rejected:
+    """What somebody wants a job to do, where this actor may ask something of it."""
+    job = _job_of(pool, actor, asked.job)
     if isinstance(job, Rejected):
         return job
+    match asked:
+        case EvictJob():
+            return _evicted(request, job, asked)
+        case PauseJob():
+            return _paused(request, job, asked)
+        case UnpauseJob():
+            return _unpaused(request, job, asked)
+        case MigrateJob():
+            return _migrated(pool, request, job, asked)
+
+
+def _evicted(request: RequestId, job: Job, evict: EvictJob) -> list[Fact] | Rejected:
+    """The job leaves its place, and waits."""
     if job.phase not in (*RUNS, "reserved"):
         return Rejected("no-place", f"{job.id} is {job.phase}: there is no place that it could leave", job.id)
     return [JobEvictionAsked(request=request, job=job.id, reason=evict.reason)]
 
 
-def paused(pool: Pool, request: RequestId, actor: str, pause: PauseJob) -> list[Fact] | Rejected:
+def _paused(request: RequestId, job: Job, pause: PauseJob) -> list[Fact] | Rejected:
     """The job is set aside, whatever it is doing."""
-    job = _job_of(pool, actor, pause.job)
-    if isinstance(job, Rejected):
-        return job
     if job.paused_seq is not None:
         return Rejected("paused-already", f"{job.id} is paused already, since #{job.paused_seq}", job.id)
     return [JobPaused(request=request, job=job.id, reason=pause.reason)]
 
 
-def unpaused(pool: Pool, request: RequestId, actor: str, unpause: UnpauseJob) -> list[Fact] | Rejected:
+def _unpaused(request: RequestId, job: Job, unpause: UnpauseJob) -> list[Fact] | Rejected:
     """The job goes back to the queue."""
-    job = _job_of(pool, actor, unpause.job)
-    if isinstance(job, Rejected):
-        return job
     if job.paused_seq is None:
         return Rejected("not-paused", f"{job.id} is {job.phase} and not paused", job.id)
     return [JobUnpaused(request=request, job=job.id, reason=unpause.reason)]
 
 
-def migrated(pool: Pool, request: RequestId, actor: str, move: MigrateJob) -> list[Fact] | Rejected:
+def _migrated(pool: Pool, request: RequestId, job: Job, move: MigrateJob) -> list[Fact] | Rejected:
     """The job goes where there is room for it now."""
-    job = _job_of(pool, actor, move.job)
-    if isinstance(job, Rejected):
-        return job
     if job.phase not in RUNS:
         return Rejected("not-running", f"{job.id} is {job.phase}: only a job that runs can move", job.id)
     if job.held_because is not None:
@@ -71,29 +75,13 @@ def migrated(pool: Pool, request: RequestId, actor: str, move: MigrateJob) -> li
 
 
 def _cannot_take(pool: Pool, name: str) -> Rejected | None:
-    if name not in pool.node_numbers:
-        return no_such_node(pool, name)
-    node = pool.nodes[pool.node_numbers[name]]
+    node = node_named(pool, name)
+    if isinstance(node, Rejected):
+        return node
     if not node.takes_work:
         what = f"is {node.state}" if node.state != "ready" else "is being emptied"
         return Rejected("node-takes-nothing", f"node {name!r} {what} and takes no work: choose another one")
     return None
-
-
-def drained(pool: Pool, request: RequestId, drain: DrainNode) -> list[Fact] | Rejected:
-    """The node becomes empty. Asked again, with other words, the newer ones hold."""
-    if drain.node not in pool.node_numbers:
-        return no_such_node(pool, drain.node)
-    return [NodeDrained(request=request, node=drain.node, mode=drain.mode, deadline=drain.deadline, reason=drain.reason)]
-
-
-def undrained(pool: Pool, request: RequestId, undrain: UndrainNode) -> list[Fact] | Rejected:
-    """The node takes work again."""
-    if undrain.node not in pool.node_numbers:
-        return no_such_node(pool, undrain.node)
-    if pool.nodes[pool.node_numbers[undrain.node]].drain is None:
-        return Rejected("not-drained", f"node {undrain.node!r} is not drained: there is nothing to take back")
-    return [NodeUndrained(request=request, node=undrain.node, reason=undrain.reason)]
 
 
 def _job_of(pool: Pool, actor: str, name: str) -> Job | Rejected:

@@ -12,7 +12,7 @@ from bailiff_bus.messages import (
     DirtyDevice,
     NodeAnnounced,
 )
-from bailiff_core.model.pool import Device, Node, Pool
+from bailiff_core.model.pool import Device, Node
 from bailiff_core.records.facts import (
     DeviceCleared,
     DeviceClearRequested,
@@ -62,9 +62,8 @@ def facts_of_dirty(known: Node | None, report: NodeAnnounced) -> list[Fact]:
     return facts
 
 
-def clear_requested(pool: Pool, request: RequestId, clear: ClearQuarantine) -> list[Fact] | Rejected:
+def clear_requested(node: Node, request: RequestId, clear: ClearQuarantine) -> list[Fact] | Rejected:
     """A device that is out of use is wanted back. It may be named by its id or by its number on the node."""
-    node = pool.nodes[pool.node_numbers[clear.node]]
     device = _device(node, clear.device) or _numbered(node.devices, clear.device)
     if device is None:
         known = ", ".join(f"{each.number} ({each.id})" for each in node.devices)

@@ -112,7 +112,7 @@ def _task(pool: Pool, node: Node, name: str, attempt: int, index: int) -> tuple[
     return job, task
 
 
-def _about_an_earlier_start(task: Task, report: TaskReport) -> bool:
+def _about_an_earlier_start(task: Task, report: TaskReport | TaskHeld) -> bool:
     """Whether a member of that number left since, and the report is still about that one."""
     return report.order is not None and task.start_seq is not None and report.order < task.start_seq
 
@@ -135,7 +135,7 @@ def _task_facts(job: Job, task: Task, node: Node, report: TaskReport) -> list[Fa
             said = {name: getattr(report, name) for name in ("step", "from_attempt", "passed_over")}
             return [TaskResumed(**at, **said, steps_lost=lost)]
         case TaskEnded() if task.state in ("starting", "running"):
-            return [TaskExited(**at, exit_code=report.exit_code, reason=report.reason, step=report.step)]
+            return [_exit(at, report.exit_code, report)]
         case TaskIsReleased():
             readings = {"before": report.before, "after": report.after}
             hosts = {"host_before": report.host_before, "host_after": report.host_after}
@@ -187,6 +187,7 @@ def _announced(pool: Pool, report: NodeAnnounced) -> list[Fact]:
         max_tasks=report.max_tasks,
         labels=report.labels,
         devices=report.devices,
+        checkpoints=report.checkpoints,
     )
     dirty = facts_of_dirty(known, report)
     if known is None:
@@ -204,7 +205,7 @@ def _reconciled(pool: Pool, node: Node, report: NodeAnnounced) -> list[Fact]:
             if task.node != node.number or task.state in ("reserved", "released"):
                 continue
             entry = held.get((job.id, job.attempt, task.index))
-            if entry is not None:
+            if entry is not None and not _about_an_earlier_start(task, entry):
                 facts += _caught_up(job, task, node, entry)
             elif task.state != "starting" or rebooted:
                 facts.append(TaskVanished(job=job.id, attempt=job.attempt, task=task.index, node=node.name))
@@ -220,10 +221,14 @@ def _caught_up(job: Job, task: Task, node: Node, entry: TaskHeld) -> list[Fact]:
     old = [Stage(stage=name) for name in _OLD_STAGES if getattr(entry, name) and name not in told]
     facts.extend(_staged(at, stage) for stage in (*old, *entry.stages) if _is_new(task, stage))
     if entry.state != "running" and task.state != "exited" and entry.exit_code is not None:
-        facts.append(TaskExited(**at, exit_code=entry.exit_code, reason=entry.reason, step=entry.step))
+        facts.append(_exit(at, entry.exit_code, entry))
     if entry.state == "released":
         facts.append(TaskReleased(**at))
     return facts
+
+
+def _exit(at: dict[str, Any], code: int, said: TaskEnded | TaskHeld) -> TaskExited:
+    return TaskExited(**at, exit_code=code, reason=said.reason, step=said.step, unseen=said.unseen)
 
 
 def orphans_of(pool: Pool, report: NodeAnnounced) -> list[TaskHeld]:

@@ -10,6 +10,7 @@ from bailiff_bus.messages import (
     ClearQuarantine,
     DrainNode,
     EvictJob,
+    JobSpec,
     MigrateJob,
     PauseJob,
     ReplaceNode,
@@ -21,17 +22,15 @@ from bailiff_bus.messages import (
     UndrainNode,
     UnpauseJob,
 )
-from bailiff_core.canonical import canonical_json
 from bailiff_core.fold.log import request_key
 from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import ENDED, Pool
-from bailiff_core.records.facts import LogTruncated, NodeReplaced, NodeReturned, PolicyApplied, RequestId
+from bailiff_core.records.facts import LogTruncated, PolicyApplied, RequestId
 from bailiff_core.records.payload import Fact
 
-from .by_hand import drained, evicted, migrated, paused, undrained, unpaused
+from .by_hand import asked_of_job
 from .changes import cancelled, reclassified, scaled
-from .devices import clear_requested
-from .nodes import no_such_node
+from .nodes import asked_of_node
 from .rejected import Rejected
 from .submission import submitted
 
@@ -81,32 +80,12 @@ def facts_of_request(pool: Pool, asked: Asked, spec_digest: str = "") -> list[Fa
             return scaled(pool, request, asked.actor, scale)
         case SetJob() as change:
             return reclassified(pool, request, asked.actor, change)
-        case EvictJob() as evict:
-            return evicted(pool, request, asked.actor, evict)
-        case PauseJob() as pause:
-            return paused(pool, request, asked.actor, pause)
-        case UnpauseJob() as unpause:
-            return unpaused(pool, request, asked.actor, unpause)
-        case MigrateJob() as move:
-            return migrated(pool, request, asked.actor, move)
-        case DrainNode() as drain:
-            return drained(pool, request, drain)
-        case UndrainNode() as undrain:
-            return undrained(pool, request, undrain)
+        case EvictJob() | PauseJob() | UnpauseJob() | MigrateJob() as by_hand:
+            return asked_of_job(pool, request, asked.actor, by_hand)
+        case DrainNode() | UndrainNode() | ReplaceNode() | ReturnNode() | ClearQuarantine() as of_node:
+            return asked_of_node(pool, request, of_node)
         case ApplyPolicy() as apply:
             return _policy(pool, request, apply)
-        case ReplaceNode() as replace:
-            if replace.node not in pool.node_numbers:
-                return no_such_node(pool, replace.node)
-            return [NodeReplaced(request=request, node=replace.node, machine_id=replace.machine_id)]
-        case ReturnNode() as back:
-            if back.node is not None and back.node not in pool.node_numbers:
-                return no_such_node(pool, back.node)
-            return [NodeReturned(request=request, node=back.node)]
-        case ClearQuarantine() as clear:
-            if clear.node not in pool.node_numbers:
-                return no_such_node(pool, clear.node)
-            return clear_requested(pool, request, clear)
         case AcceptTruncation() as accept:
             return [LogTruncated(request=request, epoch=accept.epoch, seq=accept.seq, reason=accept.reason)]
     return Rejected("unknown-type", f"{asked.body.TYPE} is not a request")
@@ -140,6 +119,6 @@ def unsupported_policy(policy: Policy) -> str | None:
     return None
 
 
-def digest_of_spec(salt: bytes, spec: dict[str, object]) -> str:
+def digest_of_spec(salt: bytes, spec: JobSpec) -> str:
     """SHA-256(salt ‖ canonical JSON of the spec), in hex."""
-    return hashlib.sha256(salt + canonical_json(spec)).hexdigest()
+    return hashlib.sha256(salt + spec.to_json()).hexdigest()

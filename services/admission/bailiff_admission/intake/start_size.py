@@ -2,7 +2,6 @@
 
 from bailiff_bus.envelope import MAX_INPUT_BYTES
 from bailiff_bus.messages import JobSpec
-from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Pool
 from bailiff_core.model.sharing import devices_of
@@ -17,7 +16,7 @@ def too_large_to_start(pool: Pool, demand: JobDemand, spec: JobSpec) -> str | No
     """Why no node could be told to start this gang, if one node got as many of its tasks as it takes."""
     size = sum(group.count for group in demand.tasks)
     gpus = max(devices_of(group) for group in demand.tasks)
-    private = len(canonical_json(spec.to_data()))
+    private = len(spec.to_json())
     if _command(private, size, size * gpus, LONGEST_DEVICE_ID) <= MAX_INPUT_BYTES:
         return None  # whatever the nodes are: most jobs need no look at all of them
     nodes = pool.nodes.values()

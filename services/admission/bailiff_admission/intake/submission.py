@@ -8,6 +8,7 @@ from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import next_unit, sub_group_problem
 from bailiff_core.placement.ever import could_ever_fit
+from bailiff_core.placement.shared_disk import unshared_checkpoints
 from bailiff_core.queue.gates import never_within_bounds
 from bailiff_core.records.facts import JobSubmitted, RequestId
 from bailiff_core.records.payload import Fact
@@ -32,7 +33,7 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     project = _project_of(pool, demand)
     if isinstance(project, Rejected):
         return project
-    demand = demand if project == demand.project else demand.model_copy(update={"project": project})
+    demand = demand.model_copy(update={**_left_out(pool, demand), "project": project})
     malformed = next(_malformed(demand), None) or sub_group_problem(demand)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
@@ -43,13 +44,25 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
         obstacle = could_ever_fit(pool, demand)
         if obstacle is not None:
             return Rejected("never-fits", obstacle, job)
+    if pool.rules.unshared_checkpoints == "refuse" and submit.spec.runtime != "simulated":
+        unshared = unshared_checkpoints(pool, demand)
+        if unshared is not None:
+            return Rejected("unshared-checkpoints", unshared, job)
     bound = _never_within_bounds(pool, demand, entry)
     if bound is not None:
         return Rejected("over-limit", f"it could never run: {bound}", job)
     too_large = too_large_to_start(pool, demand, submit.spec)
     if too_large is not None:
         return Rejected("too-large", too_large, job)
-    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest)]
+    return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+
+
+def _left_out(pool: Pool, demand: JobDemand) -> dict[str, object]:
+    """What the job did not say, as it stands in the log from now on: neither policy nor release changes it under the job."""
+    return {
+        "max_failures": pool.rules.restarts.max_failures if demand.max_failures is None else demand.max_failures,
+        "elastic": demand.elastic or "restart",
+    }
 
 
 def class_for(pool: Pool, actor: str, name: str | None, job: str) -> PriorityClass | Rejected:

@@ -18,6 +18,7 @@ from bailiff_node_agent.runtime.contract import (
     TaskKey,
     TaskStillRuns,
     UnknownTask,
+    User,
 )
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
@@ -37,4 +38,5 @@ __all__ = [
     "TaskKey",
     "TaskStillRuns",
     "UnknownTask",
+    "User",
 ]

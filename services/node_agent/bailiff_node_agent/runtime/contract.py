@@ -35,11 +35,23 @@ class TaskKey:
 
 
 @dataclass(frozen=True)
+class User:
+    """A user of this machine's operating system, with the groups that it is in."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    home: str = "/"
+
+
+@dataclass(frozen=True)
 class Launch:
     """What to run. A command given as one string is for `/bin/sh`; a list is run as it is.
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
-    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit.
+    memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
+    left out: as the agent does. order: which one it was started by; it is handed back with what becomes of the task.
     """
 
     key: TaskKey
@@ -50,6 +62,8 @@ class Launch:
     log_dir: Path | None = None
     cpu_milli: int = 0
     memory_bytes: int = 0
+    user: User | None = None
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,7 @@ class Running:
     pid: int
     started_boottime_us: int
     device_ids: tuple[str, ...]
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,7 @@ class Exit:
     supervisor_lost: bool = False
     lease_stages: tuple[str, ...] = ()
     deadline_stages: tuple[str, ...] = ()
+    order: int | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +154,10 @@ class Runtime(Protocol):
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
         """TERM and KILL are due at these boot times: whoever is there when the agent is not keeps them."""
+        ...
+
+    async def spare(self, key: TaskKey) -> None:
+        """Take notice and deadlines back: the task stays. Done again, or without a notice, it changes nothing."""
         ...
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:

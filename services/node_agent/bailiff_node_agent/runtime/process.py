@@ -28,6 +28,7 @@ from bailiff_node_agent.runtime.contract import (
     TaskKey,
     TaskStillRuns,
     UnknownTask,
+    User,
 )
 
 POLL_S = 0.02
@@ -35,10 +36,15 @@ QUICK_LOOK_S, LOOK_S = 0.05, 1.0
 
 
 class ProcessRuntime:
-    """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on."""
+    """One folder `<state_dir>/tasks/<key>` for each task, the control directory, is all that agents hand on.
+
+    A task that runs as another user has `<state_dir>/walls/<key>` beside it, which is that user's: there is what it and its
+    node say to each other, and to it that is the control directory.
+    """
 
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
+        self._walls = state_dir.absolute() / "walls"
         self._unfinished = state_dir.absolute() / "unfinished"  # folders being made, or being removed
         self._lease_file = state_dir.absolute() / "lease.json"
         self._tasks.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +63,7 @@ class ProcessRuntime:
         self._looked_at = time.monotonic()
 
     async def adopt(self) -> list[Running | Exit]:
-        for folder in self._unfinished.iterdir():
+        for folder in [*self._unfinished.iterdir(), *(each for each in _inside(self._walls) if not self._has_task(each))]:
             shutil.rmtree(folder)
         await self._end_strays()
         found = []
@@ -79,20 +85,32 @@ class ProcessRuntime:
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         alone = _read_task(self._known(key)).alone
         self._quick[key] = None
-        await asyncio.to_thread(wall.put_notice, self._control(key), payload, soft_us, hard_us, alone=alone)
+        await asyncio.to_thread(wall.put_notice, self._control(key), self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
-        running = _read_json(self._known(key) / "running.json")
+        self._known(key)
         await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
+        self._wake(key)
+
+    def _wake(self, key: TaskKey) -> None:
+        """Its supervisor, which has something to read."""
+        running = _read_json(self._control(key) / "running.json")
         process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
         if running is not None and process is not None and process.started == running["supervisor_started"]:
             supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
 
+    async def spare(self, key: TaskKey) -> None:
+        self._known(key)
+        await asyncio.to_thread(wall.take_back, self._control(key), self._wall(key))
+        self._quick.pop(key, None)
+        self._wake(key)
+
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
-        wall.propose(self._known(key), step, agreed=agreed)
+        self._known(key)
+        wall.propose(self._wall(key), step, agreed=agreed)
 
     def steps(self, key: TaskKey) -> Steps:
-        return wall.read_steps(self._control(key))
+        return wall.read_steps(self._wall(key))
 
     def said(self, key: TaskKey, after: int = 0) -> list[Said]:
         if key not in self._ledgers:
@@ -177,8 +195,12 @@ class ProcessRuntime:
         await asyncio.gather(*self._concluding, return_exceptions=True)
 
     def control_dir(self, key: TaskKey) -> Path:
-        """Where the notice is, and the log unless the launch named another folder for it."""
+        """Where this runtime keeps what it knows of the task, and the log unless the launch named another folder for it."""
         return self._control(key)
+
+    def wall_dir(self, key: TaskKey) -> Path:
+        """What the task is told is its control directory: where its notice is."""
+        return self._wall(key)
 
     def log_path(self, key: TaskKey) -> Path:
         return _read_task(self._known(key)).log
@@ -187,6 +209,13 @@ class ProcessRuntime:
 
     def _control(self, key: TaskKey) -> Path:
         return self._tasks / str(key)
+
+    def _wall(self, key: TaskKey) -> Path:
+        own = self._walls / str(key)
+        return own if own.exists() else self._control(key)
+
+    def _has_task(self, wall_folder: Path) -> bool:
+        return (self._tasks / wall_folder.name).exists()
 
     def _known(self, key: TaskKey) -> Path:
         control = self._control(key)
@@ -199,12 +228,14 @@ class ProcessRuntime:
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
         group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
-        orders = _orders(launch, control, log, group)
+        own_wall = control if launch.user is None else self._walls / str(launch.key)
+        orders = _orders(launch, own_wall, log, group)
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone}
-        wall.prepare(new)
+        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone, "order": launch.order}
+        if launch.user is None:
+            wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -219,10 +250,20 @@ class ProcessRuntime:
                     return False
                 raise
             sync_folder(self._tasks)
+            if launch.user is not None:
+                self._make_wall(own_wall, launch.user)
             self._spawn(orders, control, lock)
             return True
         finally:
             os.close(lock)
+
+    def _make_wall(self, folder: Path, user: User) -> None:
+        """The user's own, and nobody else's; who may pass through its parent cannot see what is in it."""
+        self._walls.mkdir(exist_ok=True)
+        self._walls.chmod(0o711)
+        folder.mkdir(mode=0o700)
+        wall.prepare(folder, user)
+        os.chown(folder, user.uid, user.gid)
 
     def _write_lease(self) -> None:
         """Not durably: after a power loss there is no task left that goes by it."""
@@ -253,7 +294,9 @@ class ProcessRuntime:
         old = self._unfinished / f"{control.name}-{secrets.token_hex(4)}"
         control.rename(old)
         sync_folder(self._tasks)
-        shutil.rmtree(old)
+        own_wall = self._walls / control.name
+        for folder in (old, own_wall) if own_wall.exists() else (old,):
+            shutil.rmtree(folder)
 
     # --- what has become of a task
 
@@ -262,8 +305,8 @@ class ProcessRuntime:
         running = _read_json(self._control(key) / "running.json")
         if running is None:
             return None
-        device_ids = _read_task(self._control(key)).device_ids
-        return Running(key, running["pid"], running["started_boottime_us"], device_ids)
+        task = _read_task(self._control(key))
+        return Running(key, running["pid"], running["started_boottime_us"], task.device_ids, task.order)
 
     async def _state(self, key: TaskKey) -> Running | Exit:
         control, task = self._control(key), _read_task(self._control(key))
@@ -282,7 +325,7 @@ class ProcessRuntime:
         if running.key in self._watched:
             return
         control = self._control(running.key)
-        if (control / "notice.json").exists():
+        if (self._wall(running.key) / "notice.json").exists():
             self._quick[running.key] = None
         pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
         try:
@@ -345,7 +388,7 @@ class ProcessRuntime:
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
         killed: set[supervisor.Process] = set()
-        while strays := await asyncio.to_thread(_without_folder, self._tasks) or [*filter(_lives, killed)]:
+        while strays := await asyncio.to_thread(_without_folder, self._tasks, self._walls) or [*filter(_lives, killed)]:
             for process in strays:
                 supervisor.send(process, signal.SIGKILL)
             killed.update(strays)  # one that dies has no environment to be known by any more, and may still hold a GPU
@@ -361,7 +404,7 @@ class ProcessRuntime:
         in_group = [process for process in processes if process.pid in grouped]
         if running and not ended and _is_supervised(control):
             return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
-        marks = {f"{name}={value}".encode() for name, value in _marks(key, control).items()}
+        marks = {f"{name}={value}".encode() for name, value in _marks(key, self._wall(key)).items()}
         roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
         if running and not ended and running["boot_id"] == supervisor.boot_id():
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
@@ -380,13 +423,18 @@ class _Task:
         self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
         self.log = Path(content["log"])
         self.alone: bool = content.get("alone", True)
+        self.order: int | None = content.get("order")
 
 
-def _orders(launch: Launch, control: Path, log: Path, cgroup: Path | None) -> bytes:
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+def _orders(launch: Launch, own_wall: Path, log: Path, cgroup: Path | None) -> bytes:
+    inherited, user = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, launch.user
+    if user is not None:
+        inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
     orders = {
         "command": launch.command,
-        "env": {**inherited, **launch.env, **_marks(launch.key, control)},
+        "env": {**inherited, **launch.env, **_marks(launch.key, own_wall)},
+        "wall": str(own_wall),
+        "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups},
         "working_dir": launch.working_dir or inherited.get("HOME", "/"),
         "log": str(log),
         "cgroup": str(cgroup) if cgroup is not None else None,
@@ -394,14 +442,18 @@ def _orders(launch: Launch, control: Path, log: Path, cgroup: Path | None) -> by
     return json.dumps(orders).encode()
 
 
-def _marks(key: TaskKey, control: Path) -> dict[str, str]:
+def _marks(key: TaskKey, own_wall: Path) -> dict[str, str]:
     """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
-    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(control)}
+    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(own_wall)}
 
 
-def _without_folder(tasks: Path) -> list[supervisor.Process]:
+def _inside(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.exists() else []
+
+
+def _without_folder(tasks: Path, walls: Path) -> list[supervisor.Process]:
     """Processes of tasks that were started in this folder and have no control directory there any more."""
-    wanted = f"{tasks}/".encode()
+    wanted = (f"{tasks}/".encode(), f"{walls}/".encode())
     processes = supervisor.scan()
     roots, supervisors = set(), set()
     for process in processes:
@@ -487,4 +539,5 @@ def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
         end["supervisor_lost"],
         tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
         tuple(end.get("deadline_stages", ())),
+        task.order,
     )

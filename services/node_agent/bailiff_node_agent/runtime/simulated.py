@@ -62,6 +62,7 @@ class _Task:
     lines: list[Said] = field(default_factory=list)
     confirmed: int | None = None
     saves: bool = False
+    before_notice: int = 0
 
     def step(self) -> int:
         """The last step that it has done."""
@@ -117,7 +118,7 @@ class SimulatedMachine:
         if launch.key in self._tasks:
             return self._state(launch.key)
         self._last_pid += 1
-        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids), None, None)
+        task = _Task(Running(launch.key, self._last_pid, _now_us(), launch.device_ids, launch.order), None, None)
         try:
             task.talks = _talks(launch.env.get("BAILIFF_SIM_TALKS"))
             by_default = "exit" if task.talks is None else "ignore"
@@ -185,6 +186,8 @@ class SimulatedMachine:
     def _notice(self, key: TaskKey, payload: Mapping[str, Any]) -> None:
         task = self._known(key)
         again = task.notice is not None
+        if not again:
+            task.before_notice = len(task.timers)
         task.notice = dict(payload)
         self._react(task, task.on_notice)
         if task.talks is None or again or task.exit is not None:
@@ -192,6 +195,16 @@ class SimulatedMachine:
         self._say(task, "acknowledged", step=task.step())
         soft_s = 0.0 if task.alone else float(payload.get("soft_s", 0))
         self._at(task, soft_s + 1 / task.talks.pace, lambda task: self._save(task, task.step(), task.alone))
+
+    def _spare(self, key: TaskKey) -> None:
+        """What it was about to do because of the notice, it does not."""
+        task = self._known(key)
+        if task.notice is None or task.exit is not None:
+            return
+        task.notice, task.confirmed, task.saves = None, None, False
+        for timer in task.timers[task.before_notice :]:
+            timer.cancel()
+        del task.timers[task.before_notice :]
 
     def _terminate(self, key: TaskKey) -> None:
         task = self._known(key)
@@ -227,7 +240,9 @@ class SimulatedMachine:
             timer.cancel()
         running = task.running
         error = None if supervisor_lost else task.error
-        task.exit = Exit(running.key, code, _now_us(), running.device_ids, error=error, supervisor_lost=supervisor_lost)
+        task.exit = Exit(
+            running.key, code, _now_us(), running.device_ids, error=error, supervisor_lost=supervisor_lost, order=running.order
+        )
         self._living.discard(running.pid)
         if self._devices:
             for device_id in running.device_ids:
@@ -256,6 +271,9 @@ class SimulatedRuntime:
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
         """Nothing to do: outside of a test, simulated tasks end with the agent's process."""
+
+    async def spare(self, key: TaskKey) -> None:
+        self._machine._spare(key)
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
         self._machine._propose(key, step, agreed=agreed)

@@ -3,7 +3,8 @@
 Started as `python -I -S supervisor.py CONTROL_DIRECTORY LOCK_FD LEASE_FILE` with the launch as JSON on standard input, so
 that command and environment appear in no argument list and on no disk. It becomes the parent of everything the task
 leaves behind (child subreaper), ends what outlives the main process, and writes `exit.json` only when the whole tree is
-gone.
+gone. It stays the agent's user where the task runs as another one: that one has a folder of its own for what lies between
+job and node (`wall`), and nothing in the control directory.
 
 It holds the lock on `<control>/lock` as long as it lives: a free lock means that there is no supervisor (any more).
 
@@ -15,7 +16,7 @@ It serves `<control>/socket`, where the job says how far it is. What it says is 
 and written to `<control>/said.jsonl` before it is answered, which the agent follows.
 """
 # Without pathlib, which would make each task's supervisor slower to start and larger.
-# ruff: noqa: PTH104, PTH110, PTH112, PTH120, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 import contextlib
 import ctypes
@@ -24,6 +25,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -55,11 +57,11 @@ class Process(NamedTuple):
 def read_process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
+            line = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The program's name stands in parentheses and may contain spaces and parentheses of its own.
-    state, parent, group, session, *rest = stat[stat.rindex(b")") + 2 :].split()
+    state, parent, group, session, *rest = line[line.rindex(b")") + 2 :].split()
     threads, started = int(rest[13]), int(rest[15])
     # A main thread that has ended looks like a zombie while other threads of it still run.
     if state in (b"Z", b"X") and threads <= 1:
@@ -236,7 +238,7 @@ class Deadlines:
         return self.stop.next_at() if self.stop else None
 
     def enforce(self, session: int) -> None:
-        if self.stop is None:
+        if not self.stages:  # until something was done they may be taken back, or others be set
             self.stop = self._look()
         if self.stop is not None:
             self.stop.enforce(session)
@@ -332,11 +334,19 @@ class Journal:
         os.rename(f"{self.path}.new", self.path)
 
 
+class Wall:
+    """Where the job finds `steps`, `notice.json` and `socket`: the control directory, or the folder of the user it runs as."""
+
+    def __init__(self, control: str, folder: str, user: dict[str, Any] | None) -> None:
+        self.control, self.folder, self.user = control, folder, user
+
+
 class Ear:
     """The task's socket. Whoever floods it waits; whoever sends garbage is told what was wrong with it."""
 
-    def __init__(self, control: str) -> None:
-        self.control = control
+    def __init__(self, wall: Wall) -> None:
+        control = wall.control
+        self.wall = wall
         self.greeted = False
         self._journal = Journal(f"{control}/said.jsonl")
         self._poll = select.poll()
@@ -346,13 +356,14 @@ class Ear:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self._poll.register(self._woken, select.POLLIN)
-        self.folder = os.open(control, os.O_RDONLY | os.O_DIRECTORY)
+        self.folder = os.open(wall.folder, os.O_RDONLY | os.O_DIRECTORY)
         self._door = self._open()
 
     def path(self) -> str:
-        """Where the job finds the socket. A path may be longer than an address can be."""
-        path = f"{self.control}/socket"
-        return path if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH else f"/proc/{os.getpid()}/fd/{self.folder}/socket"
+        """Where the job finds the socket. A path may be longer than an address can be; this one's fds are no other user's."""
+        path = f"{self.wall.folder}/socket"
+        short = self.wall.user is not None or len(os.fsencode(path)) <= LONGEST_SOCKET_PATH
+        return path if short else f"/proc/{os.getpid()}/fd/{self.folder}/socket"
 
     def wait(self, patience_s: float) -> None:
         """Until a child has ended, somebody knocks, or so much time has passed. What was said meanwhile is written down."""
@@ -386,6 +397,8 @@ class Ear:
         try:
             door.bind(f"/proc/self/fd/{self.folder}/socket")
             os.chmod("socket", 0o600, dir_fd=self.folder)
+            if self.wall.user is not None:
+                os.chown("socket", self.wall.user["uid"], self.wall.user["gid"], dir_fd=self.folder, follow_symlinks=False)
             door.listen(KNOCKING)
         except OSError as problem:  # a job that nobody hears still runs
             sys.stderr.write(f"no socket: {problem.strerror}\n")
@@ -448,7 +461,7 @@ class Ear:
             return _no(TOO_LONG)
         try:
             said = understood(line)
-            if said["say"] == "acknowledged" and not os.path.exists(f"{self.control}/notice.json"):
+            if said["say"] == "acknowledged" and not os.path.exists(f"{self.wall.folder}/notice.json"):
                 raise ValueError("acknowledged: there is no notice out")
             self._journal.add(said)
         except ValueError as problem:
@@ -466,8 +479,8 @@ def _no(why: str) -> bytes:
 class Watch:
     """All that the supervisor keeps an eye on while the task lives."""
 
-    def __init__(self, control: str, lease: Lease, alone: bool) -> None:
-        self.control, self.lease, self.deadlines, self.ear, self.alone = control, lease, Deadlines(control), Ear(control), alone
+    def __init__(self, wall: Wall, lease: Lease, alone: bool) -> None:
+        self.lease, self.deadlines, self.ear, self.alone = lease, Deadlines(wall.control), Ear(wall), alone
 
     def enforce(self, session: int) -> None:
         """What is due now."""
@@ -482,7 +495,8 @@ class Watch:
 
     def _warn(self, soft_at: int, kill_at: int) -> bool:
         """Put the notice where the job looks for it, as the agent would; whether the job has said that it looks."""
-        write_notice(self.control, {"reason": LEASE_OVER, "for_job": None}, soft_at, kill_at, alone=self.alone)
+        wall = self.ear.wall
+        write_notice(wall.control, wall.folder, {"reason": LEASE_OVER, "for_job": None}, soft_at, kill_at, alone=self.alone)
         return self.ear.greeted
 
 
@@ -490,8 +504,11 @@ STEPS = ("published", "noticed", "agreed", "proposed", "confirmed", "deadline", 
 FIRST_STEPS = (-1, 0, -1, -1, -1, 0, 0, 1)
 
 
-def write_notice(control: str, about: dict[str, Any], soft_at: int, kill_at: int, *, alone: bool) -> None:
-    """`notice.json`, and then the word in shared memory that says that it is there. Times are boot-time µs."""
+def write_notice(control: str, wall: str, about: dict[str, Any], soft_at: int, kill_at: int, *, alone: bool) -> None:
+    """`notice.json`, and then the word in shared memory that says that it is there. Times are boot-time µs.
+
+    Written in the control directory, where nobody else writes, and then moved: another user's folder holds what that one likes.
+    """
     now = boottime_us()
     notice = {
         "v": 1,
@@ -502,22 +519,38 @@ def write_notice(control: str, about: dict[str, Any], soft_at: int, kill_at: int
         "hard_deadline_boottime_ns": kill_at * 1000,
     }
     write_json(f"{control}/notice.json", notice)
-    write_step(control, "deadline", soft_at * 1000)
+    if wall != control:
+        with contextlib.suppress(OSError):  # whoever puts something in its place has only TERM and the deadlines
+            about_wall = os.stat(wall)
+            os.chown(f"{control}/notice.json", about_wall.st_uid, about_wall.st_gid)
+            os.rename(f"{control}/notice.json", f"{wall}/notice.json")
+    write_step(wall, "deadline", soft_at * 1000)
     if alone:
-        write_step(control, "agreed", 0)
-    write_step(control, "noticed", 1)
+        write_step(wall, "agreed", 0)
+    write_step(wall, "noticed", 1)
 
 
-def write_step(control: str, name: str, value: int) -> None:
-    """Not mapped: a job that cut the file short would end whoever maps it."""
-    with contextlib.suppress(FileNotFoundError), _steps(control, os.O_RDWR) as handle:
-        os.pwrite(handle, value.to_bytes(8, "little", signed=True), 8 * STEPS.index(name))
+def take_back(control: str, wall: str) -> None:
+    """No notice is out any more, and no deadline runs."""
+    for path in (f"{control}/deadlines.json", f"{control}/notice.json", f"{wall}/notice.json"):
+        with contextlib.suppress(OSError):  # not there, or something of the task's in its place
+            os.unlink(path)
+    for name in ("noticed", "agreed", "proposed", "deadline"):
+        write_step(wall, name, FIRST_STEPS[STEPS.index(name)])
 
 
-def read_steps(control: str) -> dict[str, int]:
+def write_step(wall: str, name: str, value: int) -> None:
+    """Not mapped: a job that cut the file short would end whoever maps it. One that is no file, or another file, is let be."""
+    with contextlib.suppress(OSError), _steps(wall, os.O_RDWR) as handle:
+        about = os.fstat(handle)
+        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+            os.pwrite(handle, value.to_bytes(8, "little", signed=True), 8 * STEPS.index(name))
+
+
+def read_steps(wall: str) -> dict[str, int]:
     """All eight words, those of a file that is not there or was cut short as they were in the beginning."""
     try:
-        with _steps(control, os.O_RDONLY) as handle:
+        with _steps(wall, os.O_RDONLY) as handle:
             data = os.pread(handle, 64, 0)
     except OSError:
         data = b""
@@ -527,8 +560,8 @@ def read_steps(control: str) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _steps(control: str, how: int) -> Iterator[int]:
-    handle = os.open(f"{control}/steps", how | os.O_NOFOLLOW | os.O_NONBLOCK)
+def _steps(wall: str, how: int) -> Iterator[int]:
+    handle = os.open(f"{wall}/steps", how | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         yield handle
     finally:
@@ -551,11 +584,19 @@ def start_job(launch: dict[str, Any], lease: Lease) -> tuple[int, str | None]:
         log = os.open(launch["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        user = launch.get("user")
+        if user is not None:
+            os.fchown(log, user["uid"], user["gid"])
         os.setsid()
         if launch.get("cgroup"):
             step = "cgroup"
             with open(f"{launch['cgroup']}/cgroup.procs", "w") as group:
                 group.write("0")
+        if user is not None:
+            step = "user"
+            os.setgroups(user["groups"])
+            os.setresgid(user["gid"], user["gid"], user["gid"])
+            os.setresuid(user["uid"], user["uid"], user["uid"])
         step = "working directory"
         os.chdir(launch["working_dir"])
         step = "command"
@@ -627,7 +668,8 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
         raise OSError(ctypes.get_errno(), "cannot become the reaper of the task's processes")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watch = Watch(control, lease, launch["env"].get("WORLD_SIZE", "1") == "1")
+    wall = Wall(control, launch.get("wall", control), launch.get("user"))
+    watch = Watch(wall, lease, launch["env"].get("WORLD_SIZE", "1") == "1")
     launch["env"]["BAILIFF_SOCKET"] = watch.ear.path()
     started = boottime_us()
     pid, error = start_job(launch, lease)

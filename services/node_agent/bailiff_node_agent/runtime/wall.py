@@ -12,23 +12,30 @@ from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
 from bailiff_node_agent.runtime import supervisor
-from bailiff_node_agent.runtime.contract import Said, Steps
+from bailiff_node_agent.runtime.contract import Said, Steps, User
 
 MOST = supervisor.MOST
 MOST_AT_ONCE = 4 * supervisor.LONGEST_JOURNAL
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, user: User | None = None) -> None:
     """The words in shared memory, before anybody looks at them."""
     words = b"".join(word.to_bytes(8, "little", signed=True) for word in supervisor.FIRST_STEPS)
     handle = os.open(folder / "steps", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(handle, words)
+    if user is not None:
+        os.fchown(handle, user.uid, user.gid)
     os.close(handle)
 
 
-def put_notice(folder: Path, about: Mapping[str, Any], soft_us: int, hard_us: int, *, alone: bool) -> None:
-    """A notice is out from now on."""
-    supervisor.write_notice(str(folder), dict(about), soft_us, hard_us, alone=alone)
+def put_notice(control: Path, folder: Path, about: Mapping[str, Any], soft_us: int, hard_us: int, *, alone: bool) -> None:
+    """A notice is out from now on, in this folder."""
+    supervisor.write_notice(str(control), str(folder), dict(about), soft_us, hard_us, alone=alone)
+
+
+def take_back(control: Path, folder: Path) -> None:
+    """No notice is out any more, and no deadline runs."""
+    supervisor.take_back(str(control), str(folder))
 
 
 def put_deadlines(folder: Path, term_us: int, kill_us: int) -> None:

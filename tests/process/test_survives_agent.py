@@ -1,0 +1,107 @@
+"""`kill -9` of the node agent at each stage of an eviction.
+
+The victim waits at the stage, the agent dies, the victim goes on and is gone before there is an agent again: the next one tells
+what happened meanwhile.
+"""
+
+import asyncio
+
+import pytest
+from tests.survival import BEFORE, LATE, NOTICED, SAVES_AND_LEAVES, SHORT_S, Stage, Story, Table, story, utc_us
+
+from bailiff_core.records.decisions import JobRequeued
+from bailiff_core.records.facts import EvictionStage, NodeJoined, TaskExited, TaskReleased
+
+LEAK = 1 << 30
+WAITS: dict[EvictionStage, str] = {
+    "noticed": "WaitsBeforeAcknowledging",
+    "acknowledged": "WaitsBeforeSaving",
+    "checkpoint_started": "WaitsWhileSaving",
+    "checkpoint_committed": "WaitsBeforeLeaving",
+    "yielding": "WaitsAfterYielding",
+}
+SAMPLE = {"checkpoint_started"}
+
+
+async def back(stage: Stage) -> None:
+    stage.start_service("node-agent")
+    await asyncio.to_thread(stage.stack.processes.wait_ready, "node-agent")
+
+
+@pytest.mark.parametrize("at", [pytest.param(at, marks=() if at in SAMPLE else pytest.mark.long) for at in WAITS])
+async def test_it_dies_while_the_victim_is_on_its_way(stage: Stage, at: EvictionStage) -> None:
+    async with story(stage) as told:
+        await told.victim_stands(WAITS[at])
+        await told.urgent_comes()
+        await told.reaches(at)
+        stage.kill("node-agent")
+        told.goes_on()
+        await told.processes_are_gone()
+        assert not told.facts(JobRequeued)
+        await back(stage)
+        await told.ends_well(SAVES_AND_LEAVES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", WAITS)
+async def test_it_dies_and_is_back_before_the_victim_goes_on(stage: Stage, at: EvictionStage) -> None:
+    async with story(stage) as told:
+        await told.victim_stands(WAITS[at])
+        await told.urgent_comes()
+        await told.reaches(at)
+        stage.kill("node-agent")
+        await back(stage)
+        told.goes_on()
+        await told.ends_well(SAVES_AND_LEAVES)
+
+
+@pytest.mark.long
+async def test_it_dies_between_the_exit_and_the_proof_that_the_gpus_are_free(stage: Stage) -> None:
+    """Something is still on the GPUs: the next agent does not take that for how they always are."""
+    async with story(stage) as told:
+        await told.victim_stands()
+        stage.leak(LEAK)
+        await told.urgent_comes()
+        await told.pool.record(TaskExited, job=told.victim)
+        before = told.pool.pool.seq
+        stage.kill("node-agent")
+        await back(stage)
+        await told.pool.until("the next agent has joined", lambda _: bool(joined_since(told, before)))
+        assert not told.facts(TaskReleased)
+        assert told.pool.job(told.urgent).phase == "reserved"
+        stage.leak(0)
+        cleaned = utc_us()
+        await told.ends_well(SAVES_AND_LEAVES)
+        [released] = [entry for entry in told.pool.entries if entry.record.seq == told.when(TaskReleased, told.victim)[0]]
+        assert released.append_time >= cleaned // 1000 * 1000
+
+
+@pytest.mark.long
+async def test_it_dies_when_the_gpus_are_free(stage: Stage) -> None:
+    async with story(stage) as told:
+        await told.victim_stands()
+        await told.urgent_comes()
+        await told.pool.record(TaskReleased, job=told.victim)
+        stage.kill("node-agent")
+        await back(stage)
+        await told.ends_well(SAVES_AND_LEAVES)
+
+
+@pytest.mark.long
+async def test_it_is_dead_when_the_deadlines_come(stage: Stage) -> None:
+    """The victim's supervisor keeps them."""
+    async with story(stage) as told:
+        await told.victim_stands("NeverAcknowledges", grace_s=SHORT_S)
+        await told.urgent_comes()
+        await told.reaches("noticed")
+        stage.kill("node-agent")
+        await told.processes_are_gone()
+        await back(stage)
+        dead = "its agent was dead when its deadline came"
+        late = Table("preempted-unclean", (*NOTICED, *LATE), stuck_in="noticed", codes=(-9,), reason=dead, goes_back_to=BEFORE)
+        await told.ends_well(late)
+
+
+def joined_since(told: Story, seq: int) -> list[NodeJoined]:
+    found = [entry.record for entry in told.pool.entries if entry.record.seq > seq]
+    return [record.data for record in found if isinstance(record.data, NodeJoined)]

@@ -1,0 +1,84 @@
+"""A disk that is full when the victim saves, and a checkpoint that is damaged when it comes back.
+
+The small file system is a tmpfs, which only root may mount; where that is not permitted the limit on the size of a file
+(`RLIMIT_FSIZE`), which is always played, stands for it.
+"""
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.survival import BEFORE, ENOUGH_S, LAST, NOTICED, SAVED, SHORT_S, Stage, Table, story
+
+STARTED = (*NOTICED, "acknowledged", "checkpoint_started")
+GIVES_UP = Table("preempted", STARTED, codes=(1,), goes_back_to=BEFORE)
+GOES_ON = Table("preempted", (*STARTED, "yielding"), may=("term_sent",), stuck_in="checkpoint_started", goes_back_to=BEFORE)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A file system of 256 KiB at this folder: it takes small checkpoints, and no large one."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no small file system may be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "grace_s", "table"),
+    [
+        pytest.param("FillsTheDisk", ENOUGH_S, GIVES_UP),
+        pytest.param("FillsTheDiskAndGoesOn", SHORT_S, GOES_ON, marks=pytest.mark.long),
+    ],
+)
+async def test_the_disk_is_full_while_it_saves(stage: Stage, behaviour: str, grace_s: float, table: Table) -> None:
+    async with story(stage) as told:
+        with small_disk(told.checkpoints):
+            await told.victim_stands(behaviour, grace_s=grace_s)
+            await told.urgent_comes()
+            await told.has_left()
+            assert not [*told.checkpoints.rglob(".tmp-step*")], "what could not be saved is in nobody's way"
+            await told.ends_well(table)
+
+
+@pytest.mark.long
+async def test_a_file_may_not_be_so_large(stage: Stage) -> None:
+    async with story(stage) as told:
+        await told.victim_stands("MayWriteNoLargeFiles")
+        await told.urgent_comes()
+        await told.ends_well(GIVES_UP)
+
+
+def flip_a_bit(checkpoint: Path) -> None:
+    data = bytearray((checkpoint / "state.json").read_bytes())
+    data[len(data) // 2] ^= 1
+    (checkpoint / "state.json").write_bytes(data)
+
+
+def cut_it_short(checkpoint: Path) -> None:
+    data = (checkpoint / "state.json").read_bytes()
+    (checkpoint / "state.json").write_bytes(data[: len(data) // 2])
+
+
+def lose_its_manifest(checkpoint: Path) -> None:
+    (checkpoint / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [flip_a_bit, pytest.param(cut_it_short, marks=pytest.mark.long), pytest.param(lose_its_manifest, marks=pytest.mark.long)],
+)
+async def test_the_newest_checkpoint_is_damaged_when_it_comes_back(stage: Stage, damage: Callable[[Path], None]) -> None:
+    """It goes on from the one before, and the record says that it did."""
+    async with story(stage) as told:
+        await told.victim_stands()
+        await told.urgent_comes()
+        await told.has_left()
+        damage(told.checkpoints / "attempt-0001" / f"step-{LAST:08}")
+        await told.ends_well(Table("preempted", SAVED, goes_back_to=BEFORE, passed_over=1))

@@ -1,0 +1,130 @@
+"""A machine is gone at once: its agent, the supervisors, all processes of jobs. What jobs saved is on a disk that others see."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.job_processes import processes_of
+from tests.survival import BEFORE, FIRST, GPUS, MACHINE, NOTICED, POOL, Stage, Story, Table, kill, story
+from tests.system import POLICY, System, systems
+
+from bailiff_core.model.policy import NodeRules
+from bailiff_core.records.facts import NodeLost
+
+SECOND = 1_000_000
+RULES = NodeRules(unreachable_after=2 * SECOND, lease=6 * SECOND, lost_margin=5 * SECOND)
+AGENTS = {FIRST: "node-agent", "other": "node-agent-other"}
+LOST = Table("lost", None, codes=(), goes_back_to=BEFORE)
+
+
+class TwoMachines(Stage):
+    """The second one has an agent of its own."""
+
+    def __init__(self, folder: Path, **made_with: Any) -> None:
+        super().__init__(folder, **made_with)
+        self.shares_checkpoints("other")
+        self.machines[POOL] += 1
+
+    def start_services(self) -> None:
+        super().start_services()
+        self.starts_again("other")
+
+    def starts_again(self, node: str) -> None:
+        """The machine's agent."""
+        if node == FIRST:
+            self.start_service("node-agent")
+        else:
+            env = {"BAILIFF_NODES": json.dumps([{"name": node, "domain": POOL, **MACHINE}])}
+            self.stack.start_service("node-agent", replica="-other", env=env)
+
+
+def dies(stage: Stage, node: str) -> None:
+    """Everything of the machine."""
+    stage.kill(AGENTS[node])
+    while left := processes_of(stage.machine(node)):
+        kill(*left)
+
+
+@pytest.fixture(scope="module")
+def _two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    env, policy = {"BAILIFF_HEARTBEAT_S": "0.3"}, POLICY.model_copy(update={"nodes": RULES})
+    made_with = {"pools": {POOL: 1}, "machine": {POOL: MACHINE}, "env": env, "policy": policy}
+    with systems(tmp_path_factory, "hosts", TwoMachines, **made_with) as get:
+        yield get
+
+
+@pytest.fixture
+def two(_two: Callable[[], System]) -> TwoMachines:
+    """Two machines, of which one will be lost, and silence means something within seconds."""
+    found = _two()
+    assert isinstance(found, TwoMachines)
+    return found
+
+
+def node_of(told: Story) -> str:
+    return told.pool.pool.nodes[told.pool.job(told.victim).tasks[0].node].name
+
+
+async def is_back(two: TwoMachines, node: str) -> None:
+    two.starts_again(node)
+    await asyncio.to_thread(two.stack.processes.wait_ready, AGENTS[node])
+
+
+@pytest.mark.long
+async def test_its_machine_is_lost_and_it_goes_on_elsewhere(two: TwoMachines) -> None:
+    async with story(two) as told:
+        await told.victim_stands()
+        node = node_of(told)
+        dies(two, node)
+        await told.pool.record(NodeLost, node=node)
+        await told.comes_back(LOST)
+        await is_back(two, node)
+
+
+@pytest.mark.long
+async def test_its_machine_is_lost_while_it_saves(two: TwoMachines) -> None:
+    """The urgent job for which it leaves waits for other room, and gets it."""
+    async with story(two) as told:
+        ready = {"ready"}
+        await told.pool.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await told.pool.submit("neighbour", told.pool.until_told(), gpus=GPUS, kind="inference")
+        await told.pool.until_running("neighbour")
+        await told.victim_stands("WaitsWhileSaving")
+        await told.urgent_comes()
+        await told.reaches("checkpoint_started")
+        node = node_of(told)
+        dies(two, node)
+        await told.pool.record(NodeLost, node=node)
+        told.pool.tell("neighbour")
+        await told.ends_well(LOST)
+        await is_back(two, node)
+
+
+@pytest.mark.long
+async def test_its_machine_is_back_at_once(stage: Stage) -> None:
+    """Before anybody takes it for lost: what the job had acknowledged is on its disk, and is told."""
+    async with story(stage) as told:
+        await told.victim_stands("WaitsWhileSaving")
+        await told.urgent_comes()
+        await told.reaches("checkpoint_started")
+        dies(stage, FIRST)
+        stage.start_service("node-agent")
+        stages = (*NOTICED, "acknowledged", "checkpoint_started")
+        await told.ends_well(Table("lost", stages, codes=(-9,), goes_back_to=BEFORE))
+
+
+@pytest.mark.long
+async def test_the_machine_of_one_rank_is_lost(two: TwoMachines) -> None:
+    """The gang stands on both machines, and goes back to a step that both have saved."""
+    async with story(two, tasks=2) as told:
+        ready = {"ready"}
+        await told.pool.until("both are ready", lambda seen: {node.state for node in seen.nodes.values()} == ready)
+        await told.victim_stands(gpus=2 * GPUS, grace_s=2.5)
+        node = node_of(told)
+        dies(two, node)
+        await told.pool.record(NodeLost, node=node)
+        await is_back(two, node)
+        await told.comes_back(Table("lost", None, codes=(85,), goes_back_to=BEFORE))

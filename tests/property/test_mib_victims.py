@@ -1,0 +1,152 @@
+"""Who asks for MiB pays more of its project's bounds on small devices: victims are sought where it keeps them. By brute force."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import GIB, Sketch, asking, group
+from tests.unit.core_queue.kit import project
+
+from bailiff_core.model.answer import Answer
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.model.pool import Device, Job
+from bailiff_core.placement import Budget
+from bailiff_core.queue.order import shares_now
+from bailiff_core.scene import scene_of
+from bailiff_core.victims import Accepted, Batch, check_answer, select
+
+LOW, HIGH = 50, 75
+FREELY = {"scope": "pool", "quota_shields": False, "verbs": ("allocate", "preempt")}
+RULES = DEFAULT_POLICY.preemption.model_copy(update=FREELY)
+
+
+def world(seed: int) -> tuple[Sketch, Job]:
+    """Nodes of small and of large devices, whole GPUs of two projects on them, and one that asks for MiB within a limit."""
+    random = Random(seed)
+    sketch = Sketch()
+    mine = project("mine", quota=random.choice((0, 2)), limit=random.choice((1, 1.2, 1.5, 2, 3, -1)))
+    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": (mine, project("theirs")), "preemption": RULES})
+    for number in range(random.randint(1, 3)):
+        node = sketch.node(f"n{number}", gpus=random.randint(1, 2))
+        memory = random.choice((40, 80)) * GIB
+        node.devices[:] = [Device(device.number, f"{node.name}-{device.number}", "h100", memory) for device in node.devices]
+    number = 0
+    for node in sketch.pool.nodes.values():
+        for device in node.devices:
+            if random.random() < 0.85:
+                job = sketch.job(f"j{number}", group(gpus=1), priority=random.choice((25, LOW, LOW, HIGH)))
+                job.project = random.choice(("mine", "theirs"))
+                job.preemptible = random.random() < 0.9
+                sketch.at(job, (node.name, [device.number]), age=random.choice((60_000_000, 3_600_000_000)))
+                number += 1
+    share = random.choice((10, 20, 30, 40, 60)) << 10
+    asked = group(random.choice((1, 1, 2)), gpu_share_bytes=share << 20, gpu_devices=random.choice((1, 1, 2)))
+    asker = sketch.job("asker", asked, priority=HIGH)
+    asker.project = "mine"
+    sketch.pool.scene = None
+    return sketch, asker
+
+
+def stand(sketch: Sketch, asker: Job, gone: frozenset[str]) -> Iterator[Fraction]:
+    """What each way to place all tasks costs, in thousandths of a GPU, when these jobs have left."""
+    asked = asker.demand.tasks[0]
+    assert asked.gpu_share_bytes is not None
+    free: dict[tuple[int, int], int] = {}
+    memory: dict[tuple[int, int], int] = {}
+    for node in sketch.pool.nodes.values():
+        for device in node.devices:
+            taken = any(
+                task.node == node.number and task.devices >> device.number & 1
+                for job in sketch.pool.jobs.values()
+                if job.id not in gone
+                for task in job.tasks
+            )
+            memory[node.number, device.number] = device.memory_bytes
+            free[node.number, device.number] = 0 if taken else device.memory_bytes
+
+    def rest(tasks: int, cost: Fraction) -> Iterator[Fraction]:
+        if not tasks:
+            yield cost
+            return
+        for node in sketch.pool.nodes:
+            useful = [at for at in free if at[0] == node and free[at] >= asked.gpu_share_bytes]
+            for chosen in combinations(useful, asked.gpu_devices or 1):
+                for at in chosen:
+                    free[at] -= asked.gpu_share_bytes
+                yield from rest(tasks - 1, cost + sum(Fraction(1000 * asked.gpu_share_bytes, memory[at]) for at in chosen))
+                for at in chosen:
+                    free[at] += asked.gpu_share_bytes
+
+    return rest(asked.count, Fraction())
+
+
+def works(sketch: Sketch, asker: Job, gone: frozenset[str]) -> bool:
+    """Whether it can stand within the limit of its project when these have left."""
+    limit = next(entry for entry in sketch.pool.rules.projects if entry.name == "mine").limit.gpu_milli
+    used = sum(1000 for job in sketch.pool.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone)
+    return any(limit in (None, -1) or used + cost <= limit for cost in stand(sketch, asker, gone))
+
+
+def cost(sketch: Sketch, gone: frozenset[str]) -> tuple[int, ...]:
+    """GPUs by priority, and what is lost."""
+    jobs = [sketch.pool.jobs[name] for name in gone]
+    lost = sum(sketch.pool.now - (job.last_start or 0) for job in jobs)
+    return (sum(job.priority == LOW for job in jobs), sum(job.priority == 25 for job in jobs), lost)
+
+
+def answered(seed: int) -> tuple[Sketch, Job, Answer]:
+    sketch, asker = world(seed)
+    return sketch, asker, select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+
+
+def check(seed: int) -> None:
+    sketch, asker, answer = answered(seed)
+    candidates = [job.id for job in sketch.pool.jobs.values() if job.tasks and job.priority < HIGH and job.preemptible]
+    sets = [frozenset(chosen) for count in range(len(candidates) + 1) for chosen in combinations(candidates, count)]
+    able = [gone for gone in sets if works(sketch, asker, gone)]
+    if answer.refused is not None:
+        assert not able, f"{answer.would_need}: {sorted(min(able, key=len))} would do"
+        assert answer.refused == "impossible"
+        return
+    gone = frozenset(choice.job for choice in answer.victims)
+    assert works(sketch, asker, gone)
+    assert not any(works(sketch, asker, gone - {name}) for name in gone)
+    assert cost(sketch, gone) == min(cost(sketch, each) for each in able)
+    if gone:
+        assert answer.explanation.proven
+        checked = check_answer(scene_of(sketch.pool), shares_now(scene_of(sketch.pool)), asker, answer)
+        assert isinstance(checked, Accepted), checked
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_victims_are_sought_where_the_limit_is_kept(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_victims_are_sought_where_the_limit_is_kept_thousands(seed: int) -> None:
+    check(seed)
+
+
+def test_the_story_the_large_device_is_dearer_and_the_only_one_within_the_limit() -> None:
+    sketch = Sketch()
+    projects = (project("mine", limit=0.6), project("theirs"))
+    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
+    for name, memory, priority in (("small", 40, 25), ("large", 80, LOW)):
+        node = sketch.node(name, gpus=1)
+        node.devices[:] = [Device(0, f"{name}-0", "h100", memory * GIB)]
+        job = sketch.job(f"on-{name}", group(gpus=1), priority=priority)
+        job.project = "theirs"
+        sketch.at(job, (name, [0]))
+    asker = sketch.job("asker", group(gpu_share_bytes=40 * GIB), priority=HIGH)
+    asker.project = "mine"
+    sketch.pool.scene = None
+    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+    assert [choice.job for choice in answer.victims] == ["on-large"], "all of the small device would be more than the limit"

@@ -1,0 +1,348 @@
+"""Stories of a victim: it trains, an urgent job comes, something strikes, and at the end nothing is lost but what the table says.
+
+What the table of the job contract says is a `Table`; what a story comes to is judged by four witnesses that do not know of each
+other: the log (which stages and which outcome, who had the GPUs when), the invariants folded over all of it, the simulated
+devices' memory, and the job's own notes (which steps it did, and whether anybody began where somebody still was).
+
+Which row of issue 6 §7 is played where:
+
+| row | tests/process/ |
+|---|---|
+| the agent is killed at each stage of an eviction | test_survives_agent.py; jobs that know nothing: test_kill_nine.py |
+| the agent is dead for good, stopped, not alone | test_lost_agent.py |
+| a supervisor is killed; one rank is | test_survives_processes.py |
+| host loss | test_survives_host.py; of jobs that save nothing: test_lost_agent.py |
+| Kafka is away in the grace | test_survives_kafka.py; for up to 180 s, of jobs that know nothing: test_no_kafka.py |
+| a GPU that stays dirty | test_survives_dirty_gpus.py |
+| the disk is full; the newest checkpoint is damaged | test_survives_disk.py; the library alone: test_job_script.py |
+| never acknowledges, hangs, forks away, catches TERM, exits 0, saves for too long | test_survives_behaviours.py |
+"""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import survivor
+from tests.invariants import STATE_RULES, TURN_RULES, History, check
+from tests.job_processes import is_supervisor, processes_of
+from tests.system import PATIENCE_S, System, Watch, systems
+
+from bailiff_bus.log import Entry
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+from bailiff_core.records.decisions import JobEnded, JobRequeued, JobStartOrdered
+from bailiff_core.records.facts import EvictionStage, EvictionStaged, TaskExited, TaskReleased, TaskResumed, TaskStarted
+from bailiff_core.records.payload import Payload
+from bailiff_core.replay import Replay
+from bailiff_devstack.identity import wait_until
+
+ROOT = Path(__file__).parents[1]
+POOL, FIRST, GPUS = "survival", "survival-0", 2
+MACHINE = {"gpus": f"{GPUS}xH100-80GB"}
+STEPS, STEPS_OF_A_GANG = 60, 3000
+LAST = survivor.STANDS_AFTER
+BEFORE = (LAST + 1) // survivor.EVERY * survivor.EVERY
+"""The step that follows the checkpoint that it kept by itself."""
+ENOUGH_S, SHORT_S = 60.0, 2.5
+NOTICED: tuple[EvictionStage, ...] = ("noticed",)
+SAVED: tuple[EvictionStage, ...] = ("noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding")
+LATE: tuple[EvictionStage, ...] = ("term_sent", "kill_sent")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the record is to tell of the victim's first attempt, and where the next one goes on.
+
+    stages: of each task, in order; None where tasks differ. may: stages that there may be, too. stuck_in: the stage in which
+    TERM, and KILL, found it. codes: exit codes, by task. goes_back_to: a step before the one that it had come to. says: whether
+    it says where it goes on, as those do that use the library.
+    """
+
+    outcome: str
+    stages: tuple[EvictionStage, ...] | None = SAVED
+    may: tuple[EvictionStage, ...] = ()
+    stuck_in: EvictionStage | None = None
+    codes: tuple[int, ...] = (85,)
+    reason: str = ""
+    goes_back_to: int | None = None
+    passed_over: int = 0
+    says: bool = True
+
+
+SAVES_AND_LEAVES = Table("preempted")
+
+
+@dataclass
+class Judge:
+    """Of one system's log: every record once, with all invariants after each, and every turn decided again."""
+
+    pool: Pool = field(default_factory=Pool)
+    history: History = field(default_factory=History)
+    replay: Replay = field(default_factory=Replay)
+
+    def hear(self, entries: list[Entry]) -> None:
+        """What the log has come to hold since."""
+        for entry in entries[self.pool.seq + 1 :]:
+            complaints = [*self.history.before(self.pool, entry.record)]
+            apply(self.pool, entry.record)
+            self.replay.feed(entry.record, entry.wire)
+            complaints += self.history.after(self.pool)
+            assert not complaints, complaints
+            check(STATE_RULES, self.pool)
+            if not self.pool.turn_open:
+                check(TURN_RULES, self.pool)
+        assert self.replay.difference is None, self.replay.difference
+        assert not [*self.history.end()]
+
+
+@dataclass
+class Story:
+    """One victim, and the urgent job for which it leaves. `judge`: of the system that it plays on."""
+
+    pool: Watch
+    judge: Judge
+    tasks: int = 1
+    victim: str = ""
+    urgent: str = ""
+
+    def __post_init__(self) -> None:
+        number = next(_numbers)
+        self.victim, self.urgent = f"victim-{number}", f"urgent-{number}"
+
+    @property
+    def system(self) -> System:
+        return self.pool.system
+
+    @property
+    def steps(self) -> int:
+        return STEPS if self.tasks == 1 else STEPS_OF_A_GANG
+
+    # --- what happens
+
+    async def victim_stands(self, behaviour: str = "Trains", *, grace_s: float = ENOUGH_S, **rest: Any) -> None:
+        """It runs, has done some steps, and waits for what comes."""
+        gpus = rest.pop("gpus", GPUS) // self.tasks
+        run = command(behaviour, self.steps)
+        await self.pool.submit(
+            self.victim, run, gpus=gpus, tasks=self.tasks, grace_s=grace_s, env=self._env(), max_failures=1, **rest
+        )
+        await self.pool.until_running(self.victim)
+        stands = [self.mark(f"{rank}.stands") for rank in range(self.tasks)]
+        await self.pool.until("it stands", lambda _: all(mark.exists() for mark in stands))
+
+    async def urgent_comes(self, gpus: int = GPUS) -> None:
+        """Somebody who needs its GPUs."""
+        await self.pool.submit(self.urgent, command("Urgent", 0), gpus=gpus, kind="inference", env=self._env())
+
+    async def reaches(self, stage: EvictionStage) -> EvictionStaged:
+        """Wait until the victim's eviction has come so far."""
+        return await self.pool.record(EvictionStaged, job=self.victim, stage=stage)
+
+    def goes_on(self) -> None:
+        """A victim that waits at a stage does so no longer."""
+        self.mark("go").touch()
+
+    async def processes_are_gone(self) -> None:
+        """Wait until nothing of any job is left on the machines. Asks the kernel alone, so that Kafka may be away."""
+        gone = await asyncio.to_thread(wait_until, lambda: not processes_of(self.system.folder / "state"), PATIENCE_S)
+        assert gone, processes_of(self.system.folder / "state")
+
+    def supervisors(self) -> list[int]:
+        return [pid for pid in processes_of(self.system.folder / "state") if is_supervisor(pid)]
+
+    def process(self, rank: int = 0) -> int:
+        """The process that is the victim's rank."""
+        return int(self.mark(f"{rank}.lock").read_text().rpartition(" ")[2])
+
+    def mark(self, what: str) -> Path:
+        return self.system.marks / f"{self.victim}.{what}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.system.folder / "checkpoints" / self.victim
+
+    async def has_left(self) -> None:
+        """Wait until the victim is back in the queue, and the urgent job runs."""
+        await self.pool.record(JobRequeued, job=self.victim)
+        await self.pool.until_running(self.urgent)
+
+    # --- what it comes to
+
+    async def ends_well(self, table: Table = SAVES_AND_LEAVES) -> None:
+        """The urgent job had the GPUs, the victim came back and has finished, and all witnesses agree with the table."""
+        await self.pool.until_running(self.urgent)
+        (self.system.marks / f"{self.urgent}.go").touch()
+        await self.pool.until_ended(self.urgent)
+        if table.codes:
+            self.was_handed_over()
+        await self.comes_back(table)
+
+    async def comes_back(self, table: Table) -> None:
+        """The same without an urgent job."""
+        await self.pool.until_ended(self.victim)
+        self.was_told(table)
+        if table.outcome != "finished":
+            self.lost(table)
+        self.nothing_ran_twice()
+        self.judge.hear(self.pool.entries)
+
+    def was_told(self, table: Table) -> None:
+        """The record tells which stages there were, where it was stuck, and with what outcome."""
+        for task in range(self.tasks):
+            staged = [stage for stage in self.facts(EvictionStaged, attempt=1, task=task) if stage.stage not in table.may]
+            if table.stages is None:
+                continue
+            assert tuple(stage.stage for stage in staged) == table.stages, self.pool.report()
+            stuck = [stage.stuck_in for stage in staged if stage.stage in LATE]
+            assert stuck[-1:] == [table.stuck_in][: len(stuck)], staged
+        exits = sorted(self.facts(TaskExited, attempt=1), key=lambda fact: fact.task)
+        assert tuple(fact.exit_code for fact in exits) == table.codes, self.pool.report()
+        assert not table.reason or any(table.reason in fact.reason for fact in exits), exits
+        outcomes = [fact.outcome for fact in self.facts(JobRequeued)]
+        assert outcomes == ([] if table.outcome == "finished" else [table.outcome]), self.pool.report()
+        assert self.pool.job(self.victim).failures == (table.outcome == "failed")
+        assert len(self.facts(JobEnded)) == 1
+
+    def was_handed_over(self) -> None:
+        """The urgent job was not so much as ordered before the victim's GPUs were seen free."""
+        released = self.facts(TaskReleased, attempt=1)
+        assert len(released) == self.tasks
+        for reading in itertools.chain.from_iterable(fact.after for fact in released):
+            assert (reading.memory_used, reading.processes) == (0, 0)
+        assert max(self.when(TaskReleased, self.victim)) < min(self.when(JobStartOrdered, self.urgent))
+        assert len(self.when(TaskStarted, self.urgent)) == 1
+
+    def lost(self, table: Table) -> None:
+        """What was done again, by its own notes, by the record and by the table; and what came of it, to the last bit."""
+        resumed = {fact.task: fact for fact in self.facts(TaskResumed, attempt=2)}
+        assert len(resumed) == (self.tasks if table.says else 0), self.pool.report()
+        furthest = max(step for rank in range(self.tasks) for attempt, step in self.done(rank) if attempt == 1)
+        for rank in range(self.tasks):
+            first, second = ([step for attempt, step in self.done(rank) if attempt == number] for number in (1, 2))
+            begins = first[-1] + 1 if table.goes_back_to is None else table.goes_back_to
+            assert (first, second) == ([*range(first[-1] + 1)], [*range(begins, self.steps)])
+            assert self.tasks > 1 or first[-1] == LAST
+            if table.says:
+                told, again = resumed[rank], furthest + 1 - begins
+                assert (told.step, told.from_attempt, told.passed_over) == (begins, 1, table.passed_over)
+                all_exits_seen = len(table.codes) == self.tasks
+                assert told.steps_lost == again if all_exits_seen else told.steps_lost <= again
+        assert self.mark("result").read_text() == undisturbed(self.steps)
+
+    def nothing_ran_twice(self) -> None:
+        """Nobody began twice as one attempt's rank, or on a GPU or as a rank while a process of anybody else lived there."""
+        twice = self.system.marks / "twice"
+        assert not twice.exists(), twice.read_text()
+
+    def done(self, rank: int = 0) -> list[tuple[int, int]]:
+        """(attempt, step), in the order in which the rank has done them."""
+        lines = [tuple(map(int, line.split())) for line in self.mark("steps").read_text().splitlines()]
+        return [(attempt, step) for attempt, of_rank, step in lines if of_rank == rank]
+
+    def facts(self, kind: type[Any], **wanted: object) -> list[Any]:
+        """Records of this kind about the victim."""
+        return self.pool.facts(kind, job=self.victim, **wanted)
+
+    def when(self, kind: type[Payload], job: str) -> list[int]:
+        """The places in the log of such records about the job."""
+        return self.seqs(kind, lambda data: data.job == job)
+
+    def seqs(self, kind: type[Payload], wanted: Callable[[Any], bool] = lambda _: True) -> list[int]:
+        """The places in the log of such records."""
+        records = [entry.record for entry in self.pool.entries]
+        return [record.seq for record in records if isinstance(record.data, kind) and wanted(record.data)]
+
+    def _env(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": str(self.system.marks)}
+
+
+def command(behaviour: str, steps: int) -> str:
+    """Without `site`, which it needs nothing of, and which takes longer than all its steps."""
+    return f"exec {sys.executable} -S {survivor.__file__} {behaviour} {steps}"
+
+
+@functools.cache
+def undisturbed(steps: int) -> str:
+    """What a run outside Bailiff, which nobody disturbs, comes to."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BAILIFF")}
+    with tempfile.TemporaryDirectory() as folder:
+        env |= {"PYTHONPATH": str(ROOT / "libs/job"), "SURVIVOR_MARKS": folder}
+        subprocess.run([sys.executable, "-S", survivor.__file__, "Trains", str(steps)], env=env, check=True)
+        return (Path(folder) / "alone.result").read_text()
+
+
+def kill(*pids: int) -> None:
+    """What of these is still there, at once."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+# --- the systems that stories play on
+
+
+class Stage(System):
+    """A system with one machine in one pool, and whose jobs keep their checkpoints where all machines would see them."""
+
+    def __init__(self, folder: Path, **made_with: Any) -> None:
+        super().__init__(folder, **made_with)
+        self.judge = Judge()
+        (folder / "checkpoints").mkdir(parents=True)
+        for node in self.stack.plan.nodes:
+            self.shares_checkpoints(str(node["name"]))
+
+    def machine(self, node: str) -> Path:
+        """The agent's state folder of that machine."""
+        return self.folder / "state" / "node-agent" / POOL / node
+
+    def shares_checkpoints(self, node: str) -> None:
+        """As if the folder were of a file system that all machines see."""
+        self.machine(node).mkdir(parents=True)
+        (self.machine(node) / "checkpoints").symlink_to(self.folder / "checkpoints")
+
+    def leak(self, bytes_of_memory: int) -> None:
+        """From now on so much of each of the machine's GPUs is in use, whoever is on it."""
+        faults = {str(device): {"leak_bytes": bytes_of_memory} for device in range(GPUS)} if bytes_of_memory else {}
+        new = self.folder / "faults.json"
+        new.write_text(json.dumps(faults))
+        new.replace(self.machine(FIRST) / "faults.json")
+
+
+@pytest.fixture(scope="session")
+def _stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], System]]:
+    with systems(tmp_path_factory, "survival", Stage, pools={POOL: 1}, machine={POOL: MACHINE}) as get:
+        yield get
+
+
+@pytest.fixture
+def stage(_stages: Callable[[], System]) -> Stage:
+    """A machine with two GPUs, for stories that are played one after the other."""
+    found = _stages()
+    assert isinstance(found, Stage)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def story(stage: Stage, tasks: int = 1) -> AsyncIterator[Story]:
+    """A new story on this stage."""
+    async with stage.watch(POOL) as pool:
+        yield Story(pool, stage.judge, tasks)
+
+
+def utc_us() -> int:
+    return time.time_ns() // 1000
