@@ -1,5 +1,6 @@
 """The auditor on a real PostgreSQL: what it archives, where it goes on, what it refuses, and what people can read."""
 
+import asyncio
 import dataclasses
 import hashlib
 from pathlib import Path
@@ -20,6 +21,7 @@ from bailiff_bus.runtime import MustStop
 from bailiff_bus.seals import SealChain, SealedWalk
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records import Wire
+from bailiff_core.records.wire import UnreadableRecord
 from bailiff_devstack.postgres import EmbeddedPostgres
 
 HISTORIES = Path(__file__).parents[1] / "histories"
@@ -303,3 +305,13 @@ RELEASED = {
 
 def test_a_migration_that_was_released_is_never_changed() -> None:
     assert {step.version: hashlib.sha256(step.sql.encode()).hexdigest()[:16] for step in migrations()} == RELEASED
+
+
+async def test_a_record_of_a_later_release_stops_the_auditor_behind_what_it_can_read(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    headers = tuple((name, b"bailiff.audit.Later.v1" if name == "ce_type" else value) for name, value in wires[9].headers)
+    log.append([*wires[:9], dataclasses.replace(wires[9], headers=headers)])
+    auditor = Auditor(log, database, tmp_path)
+    with pytest.raises(UnreadableRecord, match=r"pool-a#9 bailiff\.audit\.Later"):
+        await asyncio.wait_for(auditor.service.run(auditor.stop), 60)
+    assert await archived(database) == log.messages()[:9]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
-from bailiff_core.records import Break, ChainHead, Wire, continues, record_hash
+from bailiff_core.records import Break, ChainHead, Record, Wire, continues, follow, record_hash
 from bailiff_core.records.wire import UnreadableRecord
 
 from .port import Message
@@ -103,15 +103,37 @@ class Walk:
 
     def judge(self, message: Message) -> Wire | None:
         """The record's bytes if it continues the chain; what does not is noted."""
+        wire = self._in_order(message)
+        if wire is None:
+            return None
+        after = continues(self.head, wire)
+        if isinstance(after, Break):
+            self._orphan(message, wire, after.reason)
+            return None
+        self._go_on(after, wire)
+        return wire
+
+    def read(self, message: Message) -> Record | None:
+        """As `judge`, and what the record says. Raises `UnreadableRecord`, and then stands before that record."""
+        wire = self._in_order(message)
+        if wire is None:
+            return None
+        found = follow(self.head, wire)
+        if isinstance(found, Break):
+            self._orphan(message, wire, found.reason)
+            return None
+        self._go_on(found[0], wire)
+        return found[1]
+
+    def _in_order(self, message: Message) -> Wire | None:
         wire = Wire(message.headers, message.value)
         if message.offset <= self._offset:  # in a topic that cannot be; in a file somebody put it there
             self._out_of_order(message, wire)
             return None
         self._offset = message.offset
-        after = continues(self.head, wire)
-        if isinstance(after, Break):
-            self._orphan(message, wire, after.reason)
-            return None
+        return wire
+
+    def _go_on(self, after: ChainHead, wire: Wire) -> None:
         self.head = after
         self.identity = self.identity or after.hash
         self._latest.append(after.hash)
@@ -120,7 +142,6 @@ class Walk:
                 "epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0
             }  # fmt: skip
         self.epochs[after.epoch]["records"] += 1
-        return wire
 
     def verification(self) -> Verification:
         """The report so far."""

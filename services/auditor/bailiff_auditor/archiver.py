@@ -20,7 +20,7 @@ from bailiff_core.explain.said import jobs_of
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import leaf_hash
 from bailiff_core.records.payload import Decision
-from bailiff_core.records.wire import Record, decode_following
+from bailiff_core.records.wire import Record, UnreadableRecord
 
 from .alarms import Alarms
 from .keeper import Batch, Position, mark_broken, orphan_row, position_of, record_row, write
@@ -53,6 +53,7 @@ class Archiver:
         self._sealer, self._say = sealer, say
         self._walk, self._people = Walk(pool.name), People(0)
         self._log = logger(domain=pool.name)
+        self._unreadable: UnreadableRecord | None = None
         self.offset = 0  # behind the last message that was dealt with
 
     async def run(self) -> None:
@@ -108,10 +109,12 @@ class Archiver:
                     writing = asyncio.create_task(self._write(position, batch))
                     await asyncio.sleep(0)
                     position = batch.position
+                if writing is not None and (self._walk.broken is not None or self._unreadable is not None):
+                    await writing
+                    writing = None
+                if self._unreadable is not None:
+                    raise self._unreadable
                 if self._walk.broken is not None:
-                    if writing is not None:
-                        await writing
-                        writing = None
                     found = self._walk.broken
                     raise Broken(
                         "archive-log-broken",
@@ -162,13 +165,16 @@ class Archiver:
         )
 
     def _judge(self, position: Position, messages: list[Message]) -> Batch:
-        """The batch of these messages, up to the first that breaks the chain. Raises `UnreadableRecord`."""
+        """The batch of these messages, up to the first that breaks the chain or that this release cannot read."""
         batch, walk, tree = Batch(), self._walk, position.tree.copy()
         head_offset, next_offset = position.head_offset, position.next_offset
         for message in messages:
-            epoch, prev, seq = walk.head.epoch, walk.head.hash, walk.head.next_seq
-            wire = walk.judge(message)
-            if wire is None:
+            try:
+                record = walk.read(message)
+            except UnreadableRecord as error:
+                self._unreadable = error  # what is before it is written first
+                break
+            if record is None:
                 if walk.broken is not None:
                     break
                 found = walk.latest_orphan
@@ -179,8 +185,6 @@ class Archiver:
                     )
                 )
             else:
-                epoch = walk.head.epoch
-                record = decode_following(wire, dict(wire.headers), walk.domain, seq, epoch, prev)
                 self._people.note(record)
                 digest = bytes.fromhex(walk.head.hash)
                 leaf = leaf_hash(digest)
