@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -72,23 +73,22 @@ class Stack:
         self.postgres = EmbeddedPostgres(folder / "postgres", die_with_parent=die_with_parent, progress=progress)
         self.processes = Processes(folder / "services", die_with_parent=die_with_parent)
         self._http: dict[str, int] = {}
+        self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready."""
+        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for the auditor."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
+        if self.plan.archive:
+            self._opening = ThreadPoolExecutor(1)
+            opened = self._opening.submit(self.postgres.start)
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
         if self.plan.archive:
-            self.start_archive()
+            opened.result()
+            self.start_service(AUDITOR)
         self._progress("waiting until the services are ready")
-        self.processes.wait_ready(timeout_s=60)
-
-    def start_archive(self) -> None:
-        """PostgreSQL and the auditor."""
-        self._progress("starting PostgreSQL")
-        self.postgres.start()
-        self.start_service(AUDITOR)
+        self.processes.wait_ready(*SERVICES, timeout_s=60)
 
     def start_kafka(self) -> None:
         """Kafka with its topics, and the files that the services read."""
@@ -141,6 +141,8 @@ class Stack:
 
     def stop(self) -> None:
         """End the services, the jobs that they leave, then PostgreSQL and Kafka."""
+        if self._opening is not None:
+            self._opening.shutdown()  # PostgreSQL may be about to start
         self.processes.stop_all()
         self.postgres.close()
         end_jobs(self.folder / "state")
