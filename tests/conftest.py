@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from tests.kafka_fixtures import kafka, private_kafka  # noqa: F401
+from tests.postgres_fixtures import database, postgres, private_postgres  # noqa: F401
 from tests.survival import _stages, stage  # noqa: F401
 from tests.system import _battered_systems, _calm_systems, battered, system  # noqa: F401
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from . import (
+    archive,
     control,
     core,
     engine,
@@ -47,6 +48,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "wasted": wasted.measure,
     "pause": pause.measure,
     "hosted": hosted.measure,
+    "archive": archive.measure,
 }
 
 

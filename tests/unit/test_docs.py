@@ -23,6 +23,7 @@ from bailiff.friendly import job_from
 from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
 from bailiff_admission.settings import AdmissionSettings
+from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAt
 from bailiff_bus.messages.commands import Order
@@ -41,7 +42,7 @@ from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
 
 ROOT = Path(__file__).parents[2]
-SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent")
+SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
@@ -242,7 +243,7 @@ def test_the_architecture_lists_the_topics_as_they_are() -> None:
 def variables() -> dict[str, Any]:
     """Every setting by its variable, with its default."""
     found: dict[str, Any] = {"BAILIFF_SETTINGS": None}
-    for kind in (ServiceSettings, AdmissionSettings, NodeAgentSettings, ClientSettings):
+    for kind in (ServiceSettings, AdmissionSettings, NodeAgentSettings, AuditorSettings, ClientSettings):
         for path, default in leaves(kind):
             found[PREFIX + "__".join(path).upper()] = default
     return found

@@ -44,13 +44,14 @@ PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
 
 READ_BY = {
     "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "client"),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "client"),
     "bailiff.job-specs": ("admission",),
     "bailiff.proposals": ("admission",),
     "bailiff.eviction-progress": ("admission",),
     "bailiff.node-commands": ("node_agent",),
     "bailiff.node-reports": ("admission",),
     "bailiff.job-logs": ("client",),
+    "bailiff.seals": ("auditor", "client"),
 }
 
 HEADERS = {

@@ -51,6 +51,14 @@ LATE_STARTS = Metric(
 LATE_STARTS_ALLOWED = Metric(
     "bailiff_late_starts_allowed", "gauge", ("domain", "priority_class", "percent"), "how many of them may be late"
 )
+ARCHIVED = Metric("bailiff_archived_records", "counter", ("domain",), "records written to the archive")
+ARCHIVE_HEAD = Metric("bailiff_archive_head_seq", "gauge", ("domain",), "seq of the newest archived record")
+ARCHIVE_LAG = Metric("bailiff_archive_lag", "gauge", ("domain",), "messages of the log that are not archived yet")
+ARCHIVE_BROKEN = Metric(
+    "bailiff_archive_broken", "gauge", ("domain",), "1 while the log does not go on from what is archived, else 0"
+)
+SEALED = Metric("bailiff_sealed_records", "gauge", ("domain",), "records under the newest seal")
+POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "times that the auditor found PostgreSQL unreachable")
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
@@ -59,7 +67,8 @@ ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, 
 POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
-    FENCES_REFUSED, *POOL_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
+    FENCES_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED,
+    POSTGRES_OUTAGES, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
 
@@ -114,6 +123,12 @@ class Metrics:
         self.fences_refused = self._counter(FENCES_REFUSED)
         self.pools = PoolGauges()
         self.registry.register(self.pools)
+        self.archived = self._counter(ARCHIVED)
+        self.archive_head = self._gauge(ARCHIVE_HEAD)
+        self.archive_lag = self._gauge(ARCHIVE_LAG)
+        self.archive_broken = self._gauge(ARCHIVE_BROKEN)
+        self.sealed = self._gauge(SEALED)
+        self.postgres_outages = self._counter(POSTGRES_OUTAGES)
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
         self.ready = self._gauge(READY)

@@ -29,6 +29,7 @@ from .messages import (
     EvictJob,
     Fence,
     GivenUpPlan,
+    LogSealed,
     MigrateJob,
     NodeAnnounced,
     NodeHeartbeat,
@@ -38,6 +39,7 @@ from .messages import (
     ReturnNode,
     SaveTogether,
     ScaleJob,
+    SealingKey,
     SendInventory,
     SetJob,
     Spare,
@@ -187,6 +189,14 @@ ALARMS = Topic(
     schemas=(Alarm.TYPE,),
     retention=timedelta(days=90),
 )
+SEALS = Topic(
+    name="bailiff.seals",
+    key="domain",
+    written_by=("auditor",),
+    schemas=(SealingKey.TYPE, LogSealed.TYPE),
+    retention=None,
+    partitions=1,
+)
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
     key="source topic",
@@ -200,7 +210,7 @@ TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
         REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, ALARMS,
-        DEAD_LETTERS,
+        SEALS, DEAD_LETTERS,
     )
 }  # fmt: skip
 

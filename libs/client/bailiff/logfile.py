@@ -1,14 +1,17 @@
 """An exported log: JSON Lines, one message of the partition per line, so that it can be verified and replayed offline.
 
-The first line says what the file is: `{"bailiff_log": 1, "domain": …, "partition": …}`. Each line after it holds `offset`,
-`time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`. Bytes that are not
-UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the wire. Orphans are exported, too.
+The first line says what the file is: `{"bailiff_log": 1, "domain": …, "partition": …}`, perhaps with `seals`. Each line
+after it holds `offset`, `time` (µs, the broker's append time), `headers` as [name, text] pairs in their order, and `value`.
+Bytes that are not UTF-8 stand as `{"base64": …}`, so that every byte comes back as it was on the wire. Orphans are exported,
+too. The whole file may be gzipped.
 """
 
 import base64
 import binascii
+import gzip
 import json
-from collections.abc import AsyncGenerator, AsyncIterable
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,11 +21,13 @@ from bailiff_bus.topics import AUDIT
 from .problem import ExitCode, Problem
 
 FORMAT = 1
+GZIP = b"\x1f\x8b"
 
 
-def about_line(domain: str, partition: int) -> str:
+def about_line(domain: str, partition: int, seals: Sequence[dict[str, Any]] = ()) -> str:
     """The first line of a file."""
-    return json.dumps({"bailiff_log": FORMAT, "domain": domain, "partition": partition}) + "\n"
+    about = {"bailiff_log": FORMAT, "domain": domain, "partition": partition} | ({"seals": list(seals)} if seals else {})
+    return json.dumps(about) + "\n"
 
 
 def message_line(message: Message) -> str:
@@ -36,9 +41,11 @@ def message_line(message: Message) -> str:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-async def write_log(out: TextIO, domain: str, partition: int, messages: AsyncIterable[Message]) -> int:
+async def write_log(
+    out: TextIO, domain: str, partition: int, messages: AsyncIterable[Message], seals: Sequence[dict[str, Any]] = ()
+) -> int:
     """Write the file; returns how many messages it holds."""
-    out.write(about_line(domain, partition))
+    out.write(about_line(domain, partition, seals))
     count = 0
     async for message in messages:
         out.write(message_line(message))
@@ -56,6 +63,7 @@ class LogFile:
             raise self._fault(1, 'expected {"bailiff_log": 1, "domain": …}', "write such a file with: bailiff audit export FILE")
         self.domain: str = about["domain"]
         self.partition: int = about.get("partition", 0)
+        self.seals: list[Any] = list(about.get("seals", ()))
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message, in the file's order."""
@@ -65,8 +73,16 @@ class LogFile:
 
     def _lines(self) -> Any:
         try:
-            with self.path.open(encoding="utf-8") as lines:
-                yield from lines
+            with self.path.open("rb") as raw:
+                packed = raw.read(len(GZIP)) == GZIP
+            if packed:
+                with gzip.open(self.path, "rt", encoding="utf-8") as lines:
+                    yield from lines
+            else:
+                with self.path.open(encoding="utf-8") as lines:
+                    yield from lines
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise Problem(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
         except OSError as error:
             raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -624,6 +624,32 @@ def explained(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
+def seals(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit seals`."""
+    listed = table("RECORDS", "ROOT", "SEALED AT", "KEY", right=("RECORDS",))
+    for seal in found["seals"]:
+        listed.add_row(str(seal["size"]), seal["root"], seal["sealed_at"], text(seal["key"]))
+    if found["problem"]:
+        head = text(f"{found['domain']}: {found['problem']}", "bold red")
+    elif not found["seals"]:
+        return Text(f"{found['domain']}: nothing was sealed yet")
+    else:
+        head = Text(f"{found['domain']}: each seal is signed and continues the one before it", "bold green")
+    return Group(head, _indented(listed))
+
+
+def proof(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff audit check-proof`."""
+    if not found["ok"]:
+        return text(f"not proved: {found['problem']}", "bold red")
+    facts = _pairs()
+    facts.add_row("record", text(f"{found['domain']}#{found['seq']}  {found['type']}  {found['time']}"))
+    facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
+    facts.add_row("seal", text(f"over {found['sealed_records']} records, {found['sealed_at']}"))
+    facts.add_row("key", text(found["key"]))
+    return Group(Text("proved: the record is in the log that was sealed", "bold green"), _indented(facts))
+
+
 def verification(found: Verification) -> RenderableType:
     """`bailiff audit verify`."""
     facts = _pairs()
@@ -636,6 +662,9 @@ def verification(found: Verification) -> RenderableType:
             f"epoch {epoch['epoch']}",
             text(f"from #{epoch['from_seq']}, {_records(epoch['records'])}, writer {epoch['writer'] or '-'}"),
         )
+    if found["seals"]:
+        facts.add_row("seals", text(f"{found['seals']}, over the first {_records(found['sealed'])}"))
+        facts.add_row("sealed by", text(", ".join(found["seal_keys"])))
     orphans = [
         f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
     ]
@@ -645,6 +674,8 @@ def verification(found: Verification) -> RenderableType:
         parts.append(Text(f"{found['domain']}: the chain is whole", "bold green"))
     else:
         parts.append(Text(f"{found['domain']}: the chain is BROKEN", "bold red"))
+    if found["seal_problem"]:
+        parts.append(text(f"{found['domain']}: {found['seal_problem']}", "bold red"))
     parts.append(_indented(facts))
     shown = found["orphan_list"]
     if shown:

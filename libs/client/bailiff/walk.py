@@ -1,201 +1,44 @@
-"""Walk a log message by message: is the chain whole, what are the orphans, does deciding again give the same?
-
-An orphan is harmless when it has lost its place by the chain rule: another record stands there already, its writer is
-of an older epoch, it continues another harmless orphan, or it is no record of this domain at all. A record that claims
-a place which nobody has taken, and still does not follow the head, means that something before it was changed or is
-missing: the chain is broken there.
-"""
+"""Walk a log message by message: is the chain whole, what are the orphans, does deciding again give the same?"""
 
 import json
-from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import TypedDict
 
 from bailiff_bus.port import Message
-from bailiff_core.records import Break, ChainHead, Wire, continues, decode, record_hash
+from bailiff_bus.seals import SealedWalk
+from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
+from bailiff_core.records import ChainHead, decode
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_core.replay import Difference, Replay
 
-OrphanKind = Literal["foreign", "repeat", "superseded", "old-epoch", "follows-orphan", "breaks-chain"]
-
-ORPHAN_MEANINGS: dict[OrphanKind, str] = {
-    "foreign": "not a record of this domain",
-    "repeat": "the same bytes stand in the log already",
-    "superseded": "another record had taken its place",
-    "old-epoch": "its writer had been replaced",
-    "follows-orphan": "continues a record that is an orphan itself",
-    "breaks-chain": "claims a free place and does not follow the record before it",
-}
-ORPHANS_SHOWN = 20
-REPEATS_KNOWN = 10_000  # an older record that comes again counts as superseded
+__all__ = [
+    "ORPHANS_SHOWN", "ORPHAN_MEANINGS", "BreakFound", "DifferenceFound", "OrphanFound", "OrphanKind", "Replayed",
+    "Verification", "Walk", "before", "differing_fields", "replay", "verify",
+]  # fmt: skip
 
 
-class OrphanFound(TypedDict):
-    """One message that does not continue the chain."""
-
-    offset: int
-    kind: OrphanKind
-    reason: str
-    seq: str
-    epoch: str
-    writer: str
-
-
-class BreakFound(TypedDict):
-    """The first place where the log stops making sense. seq: of the record that does not follow, as it says itself."""
-
-    seq: str
-    offset: int
-    reason: str
-    meaning: str
-
-
-class Verification(TypedDict):
-    """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
-
-    orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
-    """
-
-    domain: str
-    ok: bool
-    records: int
-    head_seq: int
-    head_hash: str
-    head_time: str
-    identity: str
-    epochs: list[dict[str, Any]]
-    orphans: int
-    orphans_by_kind: dict[OrphanKind, int]
-    orphan_list: list[OrphanFound]
-    broken: BreakFound | None
-    unexplained: int
-
-
-@dataclass
-class Walk:
-    """Judges messages of one domain's partition, in offset order."""
-
-    domain: str
-    head: ChainHead = field(init=False)
-    identity: str = ""
-    broken: BreakFound | None = None
-    unexplained: int = 0
-    epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    kinds: Counter[OrphanKind] = field(default_factory=Counter)
-    orphans: list[OrphanFound] = field(default_factory=list)
-    _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATS_KNOWN))
-    _harmless: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.head = ChainHead(self.domain)
-
-    def judge(self, message: Message) -> Wire | None:
-        """The record's bytes if it continues the chain; what does not is noted."""
-        wire = Wire(message.headers, message.value)
-        after = continues(self.head, wire)
-        if isinstance(after, Break):
-            self._orphan(message, wire, after.reason)
-            return None
-        self.head = after
-        self.identity = self.identity or after.hash
-        self._latest.append(after.hash)
-        epoch = self.epochs.setdefault(
-            after.epoch, {"epoch": after.epoch, "writer": _writer(wire), "from_seq": after.next_seq - 1, "records": 0}
-        )
-        epoch["records"] += 1
-        return wire
-
-    def verification(self) -> Verification:
-        """The report so far."""
-        if self.head.next_seq == 0 and self.broken is None:
-            self.broken = {
-                "seq": "?", "offset": 0, "reason": "no record continues an empty log",
-                "meaning": "the log is empty, or its beginning is missing",
-            }  # fmt: skip
-        return {
-            "domain": self.domain,
-            "ok": self.broken is None,
-            "records": self.head.next_seq,
-            "head_seq": self.head.next_seq - 1,
-            "head_hash": self.head.hash,
-            "head_time": self.head.time,
-            "identity": self.identity,
-            "epochs": list(self.epochs.values()),
-            "orphans": sum(self.kinds.values()),
-            "orphans_by_kind": dict(sorted(self.kinds.items())),
-            "orphan_list": self.orphans,
-            "broken": self.broken,
-            "unexplained": self.unexplained,
-        }
-
-    def unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:
-        """The chain holds here, but this release cannot read what it says."""
-        if self.broken is None:
-            meaning = "the bytes are as they were written, but this release cannot read them"
-            self.broken = {"seq": _text(wire, "ce_seq"), "offset": offset, "reason": str(error), "meaning": meaning}
-
-    def _orphan(self, message: Message, wire: Wire, reason: str) -> None:
-        digest = record_hash(wire)
-        kind = self._kind(wire, digest)
-        self.kinds[kind] += 1
-        if kind == "breaks-chain":
-            self.unexplained += 1
-            if self.broken is None:
-                self.broken = self._break(message, wire, reason)
-        else:
-            self._harmless.add(digest)
-        if self.unexplained == 1 if kind == "breaks-chain" else len(self.orphans) < ORPHANS_SHOWN:
-            self.orphans.append(
-                {
-                    "offset": message.offset,
-                    "kind": kind,
-                    "reason": reason,
-                    "seq": _text(wire, "ce_seq"),
-                    "epoch": _text(wire, "ce_epoch"),
-                    "writer": _writer(wire),
-                }
-            )
-
-    def _kind(self, wire: Wire, digest: str) -> OrphanKind:
-        seq, epoch = _number(wire, "ce_seq"), _number(wire, "ce_epoch")
-        if _text(wire, "ce_domain") != self.domain or seq is None or epoch is None:
-            return "foreign"
-        if digest in self._latest:
-            return "repeat"
-        if _text(wire, "ce_prev") in self._harmless:
-            return "follows-orphan"
-        if seq < self.head.next_seq:
-            return "superseded"
-        if epoch < self.head.epoch:
-            return "old-epoch"
-        return "breaks-chain"
-
-    def _break(self, message: Message, wire: Wire, reason: str) -> BreakFound:
-        seq, expected = _number(wire, "ce_seq"), self.head.next_seq
-        if seq is not None and seq > expected:
-            gone = f"record {expected} is" if seq == expected + 1 else f"records {expected} to {seq - 1} are"
-            meaning = f"{gone} missing, or changed so that it is not recognised"
-            if expected == 0:
-                meaning = "the beginning of the log is missing"
-        elif _text(wire, "ce_prev") != self.head.hash:
-            meaning = f"record {expected - 1} is not what its writer wrote: it was changed afterwards, or replaced"
-        else:
-            meaning = "the record follows the one before it, but its own headers contradict the log"
-        return {"seq": _text(wire, "ce_seq"), "offset": message.offset, "reason": reason, "meaning": meaning}
-
-
-async def verify(domain: str, messages: AsyncIterable[Message]) -> Verification:
-    """Walk the whole log."""
+async def verify(
+    domain: str, messages: AsyncIterable[Message], seals: SealedWalk | None = None, start: ChainHead | None = None
+) -> Verification:
+    """Walk the whole log, and hold it against its seals. start: where it stands, if not at its beginning."""
     walk = Walk(domain)
+    if start is not None and start.next_seq:
+        walk.resume(start, "", -1, ())
     async for message in messages:
         wire = walk.judge(message)
         if wire is not None:
+            if seals is not None:
+                seals.add(walk.head.hash)
             try:
                 decode(wire)
             except UnreadableRecord as error:
                 walk.unreadable(wire, message.offset, error)
-    return walk.verification()
+    found = walk.verification()
+    if seals is not None:
+        found["seal_problem"] = seals.finish()
+        found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.sound, seals.chain.keys
+        found["ok"] = found["ok"] and not found["seal_problem"]
+    return found
 
 
 async def before(seq: int, domain: str, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
@@ -299,16 +142,3 @@ def _compare(path: str, again: object, then: object, lines: list[str]) -> None:
             _compare(f"{path}.{index}", left, right, lines)
     elif again != then:
         lines.append(f"{path}: {then!r} was decided, deciding again gives {again!r}")
-
-
-def _text(wire: Wire, name: str) -> str:
-    return dict(wire.headers).get(name, b"").decode(errors="replace")
-
-
-def _number(wire: Wire, name: str) -> int | None:
-    text = _text(wire, name)
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def _writer(wire: Wire) -> str:
-    return _text(wire, "ce_source").rpartition("/")[2]

@@ -9,14 +9,17 @@ from bailiff_devstack.identity import stop_recorded
 from bailiff_devstack.jars import JarMismatchError, JarUnavailableError
 from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
 from bailiff_devstack.ports import free_port, free_ports
+from bailiff_devstack.postgres import EmbeddedPostgres, PostgresStartError
 from bailiff_devstack.processes import ProcessDiedError, Processes
 
 __all__ = [
     "EmbeddedKafka",
+    "EmbeddedPostgres",
     "JarMismatchError",
     "JarUnavailableError",
     "KafkaCluster",
     "KafkaStartError",
+    "PostgresStartError",
     "ProcessDiedError",
     "Processes",
     "free_port",

@@ -140,7 +140,7 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
-    plan = Plan(nodes=[{"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}])
+    plan = Plan(nodes=[{"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}], archive=True)
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -20,6 +21,7 @@ from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
 from .ports import free_ports
+from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
 
 SERVICES = {
@@ -28,20 +30,28 @@ SERVICES = {
     "eviction-executor": "bailiff_eviction_executor",
     "node-agent": "bailiff_node_agent",
 }
+AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
+MODULES = {**SERVICES, AUDITOR: "bailiff_auditor"}
 
 
-CANNOT_START = (JarMismatchError, JarUnavailableError, KafkaStartError, ProcessDiedError, BusUnavailable, TimeoutError)
+CANNOT_START = (
+    JarMismatchError, JarUnavailableError, KafkaStartError, PostgresStartError, ProcessDiedError, BusUnavailable, TimeoutError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable."""
+    """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
+
+    archive: the auditor, too, with a PostgreSQL of its own.
+    """
 
     pools: Sequence[str] = ("pool-a",)
     nodes: Sequence[Mapping[str, object]] = ({"name": "node-1", "domain": "pool-a", "gpus": "8xH100-80GB"},)
     policy: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
+    archive: bool = False
 
 
 class Stack:
@@ -60,17 +70,25 @@ class Stack:
         self.kafka: EmbeddedKafka | KafkaCluster = kafka or EmbeddedKafka(
             folder / "kafka", port=self.plan.port, die_with_parent=die_with_parent, progress=progress
         )
+        self.postgres = EmbeddedPostgres(folder / "postgres", die_with_parent=die_with_parent, progress=progress)
         self.processes = Processes(folder / "services", die_with_parent=die_with_parent)
         self._http: dict[str, int] = {}
+        self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready."""
+        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for the auditor."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
+        if self.plan.archive:
+            self._opening = ThreadPoolExecutor(1)
+            opened = self._opening.submit(self.postgres.start)
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
+        if self.plan.archive:
+            opened.result()
+            self.start_service(AUDITOR)
         self._progress("waiting until the services are ready")
-        self.processes.wait_ready(timeout_s=60)
+        self.processes.wait_ready(*SERVICES, timeout_s=60)
 
     def start_kafka(self) -> None:
         """Kafka with its topics, and the files that the services read."""
@@ -91,7 +109,7 @@ class Stack:
         self._progress(f"starting {process}")
         self.processes.start(
             process,
-            [sys.executable, "-m", SERVICES[name]],
+            [sys.executable, "-m", MODULES[name]],
             env={**self.environment(process, port), **self.plan.env, **(env or {})},
             ready_url=f"http://127.0.0.1:{port}/readyz",
         )
@@ -111,6 +129,8 @@ class Stack:
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
             settings["BAILIFF_RUN_AS"] = "agent"  # one person's own machine, root or not
+        if process.startswith(AUDITOR):
+            settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
@@ -120,8 +140,11 @@ class Stack:
         return f"http://127.0.0.1:{self._http[process]}"
 
     def stop(self) -> None:
-        """End the services, the jobs that they leave, then Kafka."""
+        """End the services, the jobs that they leave, then PostgreSQL and Kafka."""
+        if self._opening is not None:
+            self._opening.shutdown()  # PostgreSQL may be about to start
         self.processes.stop_all()
+        self.postgres.close()
         end_jobs(self.folder / "state")
         self.kafka.close()
 

@@ -16,7 +16,7 @@ ADDRESS = "kafka.json"
 def up(state: Path, gpus: str) -> int:
     """Start everything and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
-    plan = Plan(nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state))
+    plan = Plan(nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True)
     stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
     try:
         stack.start()
@@ -28,6 +28,7 @@ def up(state: Path, gpus: str) -> int:
         stack.stop()
         raise
     (state / "environment").write_text(f"export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap}\n")
+    _private(state / "archive", stack.postgres.dsn + "\n")
     print(
         f"""
 Bailiff runs. Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
@@ -37,6 +38,7 @@ Bailiff runs. Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff submit --name serve-1 --gpus 4 --class inference --follow -- sleep 20
   bailiff list                                            who runs, who waits
   bailiff audit tail -f                                   every decision as it is made
+  bailiff audit verify --archive $(cat {state}/archive)   the same log in PostgreSQL, checked by itself
 
   make down                                               end it; `make up` goes on from its state"""
     )
@@ -47,11 +49,18 @@ def down(state: Path) -> int:
     """End what `up` started."""
     ended = stop_recorded(state / "services")
     jobs = end_jobs(state / "state")
+    ended += stop_recorded(state / "postgres")
     ended += stop_recorded(state / "kafka")
     print(f"ended: {', '.join(ended)}" if ended else "nothing was running")
     if jobs:
         print(f"{jobs} running tasks were ended, too; `make up` queues and starts their jobs again")
     return 0
+
+
+def _private(file: Path, text: str) -> None:
+    """A file that only its owner may read."""
+    file.touch(mode=0o600)
+    file.write_text(text)
 
 
 def _port(state: Path) -> int:

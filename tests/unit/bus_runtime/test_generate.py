@@ -50,7 +50,7 @@ def sample(part: dict[str, Any], root: dict[str, Any], *, full: bool) -> Any:
         case "boolean":
             return True
         case "string":
-            return "0" * 64 if "64" in part.get("pattern", "") else "a"
+            return "0" * 64 if "64" in part.get("pattern", "") else "a" * part.get("minLength", 1)
     raise AssertionError(part)
 
 

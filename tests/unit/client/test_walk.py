@@ -14,7 +14,7 @@ from bailiff.logfile import LogFile, about_line, message_line, write_log
 from bailiff.problem import Problem
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
-from bailiff_core.records import Record, Wire, encode, facts
+from bailiff_core.records import Record, Wire, encode, facts, record_hash
 
 
 @pytest.fixture
@@ -29,8 +29,11 @@ def log(scribe: Scribe) -> list[Message]:
 
 
 async def stream(messages: list[Message]) -> AsyncIterator[Message]:
+    """As a topic gives them: no offset comes twice."""
+    offset = -1
     for message in messages:
-        yield message
+        offset = max(offset + 1, message.offset)
+        yield dataclasses.replace(message, offset=offset)
 
 
 async def verified(messages: list[Message]) -> walk.Verification:
@@ -84,7 +87,7 @@ def zombie_wires(scribe: Scribe, count: int) -> list[Wire]:
             type=facts.ClockAdvanced.type_name(),
         )  # fmt: skip
         wires.append(encode(record))
-        prev = walk.record_hash(wires[-1])
+        prev = record_hash(wires[-1])
     return wires
 
 
@@ -208,14 +211,14 @@ def forged(scribe: Scribe, seq: int, **fields: object) -> list[Message]:
         if record.seq == seq and data is not None:
             data = data.model_copy(update=fields)
         wire = encode(dataclasses.replace(record, prev=prev, data=data))
-        prev = walk.record_hash(wire)
+        prev = record_hash(wire)
         messages.append(message(wire, record.seq))
     return messages
 
 
 def scribe_prev(scribe: Scribe, seq: int) -> str:
     before = log(scribe)[seq - 1]
-    return walk.record_hash(Wire(before.headers, before.value))
+    return record_hash(Wire(before.headers, before.value))
 
 
 def seq_of(scribe: Scribe, name: str) -> int:

@@ -54,14 +54,15 @@ from .requests import (
     UndrainNode,
     UnpauseJob,
 )
+from .seals import LogSealed, SealingKey
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClearDevice",
     "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceReport",
     "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan",
-    "JobSpec", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal", "ReplaceNode",
-    "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SendInventory", "SetJob", "Spare",
-    "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed", "TaskHeld",
-    "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared",
-    "UndrainNode", "UnpauseJob",
+    "JobSpec", "LogSealed", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal",
+    "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SealingKey",
+    "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed",
+    "TaskHasResumed", "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
+    "TaskNotStarted", "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob",
 ]  # fmt: skip

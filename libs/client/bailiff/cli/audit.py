@@ -1,5 +1,6 @@
-"""Commands about the audit log: tail, show, verify, replay, export. None of them trusts a service: only the log counts."""
+"""Commands about the audit log: read, verify, replay, export, prove. None of them trusts a service: only the log counts."""
 
+import json
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -9,23 +10,34 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, tables, walk
+from bailiff import present, proofs, tables, walk
 from bailiff.eventline import Line, lines
-from bailiff.logfile import LogFile, write_log
+from bailiff.logfile import write_log
 from bailiff.problem import ExitCode, Problem
-from bailiff_bus import topics
+from bailiff.sources import Source, from_archive, from_file, from_kafka
+from bailiff.stretches import seal_to, write_stretches
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
+from bailiff_bus.seals import Disproved, SealChain, SealedWalk
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
+from bailiff_core.records.wire import time_text
 
 from .session import Session, command
 
 PANEL = "The record"
 LATEST = 20
 
-FromFile = Annotated[Path | None, typer.Option("--file", "-f", help="An exported log instead of Kafka's.")]
+FromFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="An exported log, or a folder of stretches, instead of Kafka's log.")
+]
+FromArchive = Annotated[
+    str | None, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL instead of Kafka: postgresql://…")
+]
+Trust = Annotated[
+    list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, known from elsewhere; repeat it.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +48,9 @@ def register(app: typer.Typer) -> None:
     command(audit)(verify)
     command(audit)(replay)
     command(audit, leave_out=("output",))(export)
+    command(audit)(seals)
+    command(audit, leave_out=("output",))(prove)
+    command(audit, "check-proof", leave_out=("domain", "kafka", "actor", "key"))(check_proof)
     app.add_typer(audit, name="audit", rich_help_panel=PANEL)
 
 
@@ -120,22 +135,31 @@ async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which 
         session.show(found, lambda: tables.record(found))
 
 
-async def verify(session: Session, file: FromFile = None) -> ExitCode:
-    """Walk the chain: is every record what its writer wrote, and is none missing?
+async def verify(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
+    """Walk the chain: is every record what its writer wrote, is none missing, and is the log the one that was sealed?
 
     Orphans are counted and named. They do no harm where their place was taken or their writer replaced. A record that
     claims a free place without following the one before it shows that the log was changed: exit code 1.
+
+    Seals show what the chain alone cannot: a tail that was cut off, or a log that was written anew. Without --trust the
+    keys are believed that the seals themselves name.
     """
-    async with log_of(session, file) as (domain, messages):
-        found = await walk.verify(domain, messages)
+    async with source_of(session, file, archive) as source:
+        chain, problem = chain_of(source, trust)
+        found = await walk.verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy()), source.start)
+        found["seal_problem"] = problem or "; ".join([found["seal_problem"], *source.faults()]).strip("; ")
+        found["ok"] = found["ok"] and not found["seal_problem"]
     session.show(found, lambda: tables.verification(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
 
-async def replay(session: Session, file: FromFile = None) -> ExitCode:
+async def replay(session: Session, file: FromFile = None, archive: FromArchive = None) -> ExitCode:
     """Fold the log, decide every turn again with this release's engine, and compare byte for byte."""
-    async with log_of(session, file) as (domain, messages):
-        found = await walk.replay(domain, messages)
+    async with source_of(session, file, archive) as source:
+        if source.start.next_seq:
+            text = f"{file} begins with record {source.start.next_seq}: replay needs the log from its first record on"
+            raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
+        found = await walk.replay(source.domain, source.messages)
     session.show(found, lambda: tables.replayed(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
@@ -146,32 +170,122 @@ async def export(
     before: Annotated[
         int | None, typer.Option(metavar="SEQ", help="Only what stands before this record, as for replay by an earlier release.")
     ] = None,
+    stretch: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="FILE is a folder: files of N records each, with a manifest."),
+    ] = None,
+    archive: FromArchive = None,
 ) -> None:
-    """Write the log as JSON Lines, orphans included, so that it can be verified and replayed without Kafka."""
-    async with log_of(session, None) as (domain, everything), session.client() as client:
-        messages = everything if before is None else walk.before(before, domain, everything)
-        partition = (await client.domain(domain)).partition
+    """Write the log as JSON Lines, orphans and seals included, so that it can be verified and replayed without Kafka.
+
+    With --stretch only whole stretches that are under a seal are written, and those that are there already stay as they are.
+    """
+    async with source_of(session, None, archive) as source:
+        domain, partition = source.domain, source.partition
+        messages = source.messages if before is None else walk.before(before, domain, source.messages)
+        if stretch is not None:
+            written = await write_stretches(file, stretch, domain, partition, messages, source.seals)
+            session.say(f"{file}: {len(written)} new stretches of {stretch} records of {domain}")
+            return
+        seals = [seal_to(seal) for seal in source.seals] if before is None else []
         if str(file) == "-":
-            await write_log(sys.stdout, domain, partition, messages)
+            await write_log(sys.stdout, domain, partition, messages, seals)
             return
         draft = file.with_name(f"{file.name}.draft")
         try:
             with draft.open("w", encoding="utf-8") as out:
-                count = await write_log(out, domain, partition, messages)
+                count = await write_log(out, domain, partition, messages, seals)
             draft.replace(file)
         except OSError as error:
             raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
         session.say(f"{file}: {count} messages of {domain}")
 
 
+async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
+    """The seals of the log: are they signed, by keys that vouch for each other, and does each continue the one before it?"""
+    async with source_of(session, file, archive) as source:
+        chain, problem = chain_of(source, trust)
+    found = {
+        "domain": source.domain, "ok": not problem, "problem": problem, "keys": chain.keys,
+        "seals": [
+            {"size": each.size, "root": each.root, "sealed_at": time_text(each.sealed_at), "key": each.key}
+            for each in chain.seals
+        ],
+    }  # fmt: skip
+    session.show(found, lambda: tables.seals(found))
+    return ExitCode.FOUND_WRONG if problem else ExitCode.DONE
+
+
+async def prove(
+    session: Session,
+    seq: Annotated[int, typer.Argument(min=0, help="Which record.")],
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Where to write it. Default: standard output.")] = None,
+    file: FromFile = None,
+    archive: FromArchive = None,
+) -> None:
+    """Write a proof that a record is in the log under a seal. Whoever has it needs neither Kafka nor the log to check it."""
+    async with source_of(session, file, archive) as source:
+        chain, _ = chain_of(source, None)
+        seal = next((each for each in chain.seals if each.size > seq), None)
+        if seal is None:
+            last = f"the last seal is over {chain.seals[-1].size} records" if chain.seals else "there is no seal yet"
+            raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not under a seal: {last}")
+        proof = await proofs.prove(source, seq, seal)
+    text = json.dumps(proof, indent=1) + "\n"
+    if to is None:
+        session.out.out(text, highlight=False, end="")
+        return
+    try:
+        to.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{to}: cannot be written: {error.strerror}") from None
+    session.say(f"{to}: {source.domain}#{seq} under the seal over {seal.size} records, by key {seal.key}")
+
+
+async def check_proof(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A proof that `bailiff audit prove` wrote.")],
+    trust: Annotated[
+        list[str] | None, typer.Option("--trust", metavar="KEY", help="A sealing key, known from elsewhere; repeat it.")
+    ] = None,
+) -> ExitCode:
+    """Check a proof, with nothing but the file: is this record, byte for byte, in the log that was sealed?
+
+    Without --trust the key that the proof names is believed: compare it with the one that you know.
+    """
+    found = proofs.checked(file, trust or [])
+    session.show(found, lambda: tables.proof(found))
+    return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+
+
 @asynccontextmanager
 async def log_of(session: Session, file: Path | None) -> AsyncIterator[tuple[str, AsyncGenerator[Message, None]]]:
     """The domain, and every message of its log as it is now: orphans, too."""
+    async with source_of(session, file, None) as source:
+        yield source.domain, source.messages
+
+
+@asynccontextmanager
+async def source_of(session: Session, file: Path | None, archive: str | None) -> AsyncIterator[Source]:
+    """Where the log comes from: a file, a folder of stretches, the archive, or Kafka."""
+    if file is not None and archive is not None:
+        raise Problem(ExitCode.USAGE, "--file and --archive name two sources", "choose one")
     if file is not None:
-        log = LogFile(file)
-        yield log.domain, log.messages()
-        return
-    async with session.client() as client:
-        where = await client.domain(session.domain)
-        spans = await client.audit_spans()
-        yield where.name, client.messages(topics.AUDIT.name, {where.partition: spans[where.partition]})
+        yield from_file(file)
+    elif archive is not None:
+        async with from_archive(archive, session.domain) as source:
+            yield source
+    else:
+        async with session.client() as client:
+            yield await from_kafka(client, session.domain)
+
+
+def chain_of(source: Source, trust: list[str] | None) -> tuple[SealChain, str]:
+    """The seals of a source, as far as they hold, and what is wrong with the first that does not."""
+    chain, problem = SealChain(source.domain, frozenset(trust or ())), ""
+    for body in source.seals:
+        try:
+            chain.take(body)
+        except Disproved as no:
+            problem = problem or str(no)
+    return chain, problem

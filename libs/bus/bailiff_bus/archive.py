@@ -1,0 +1,133 @@
+"""The archive in PostgreSQL, as a reader of raw bytes sees it: every message of a domain's partition, in its order.
+
+What it gives is what Kafka gave, so it is verified and replayed like the log itself. asyncpg is loaded when it is needed.
+"""
+
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .port import Headers, Message
+from .topics import AUDIT
+
+PAGE = 5_000
+NAMES_KNOWN = 1_000
+_LENGTH = struct.Struct(">I")
+
+
+class NotInArchive(Exception):
+    """The archive cannot be read, or does not hold that domain. The text says why."""
+
+
+def packed(headers: Headers) -> bytes:
+    """Headers in their order as bytes: name and value of each, each after its length in 4 bytes, big-endian."""
+    return b"".join([part for name, value in headers for part in (_NAMES[name], _LENGTHS[len(value)], value)])
+
+
+def unpacked(raw: bytes) -> Headers:
+    """The headers that `packed` packed. Raises `ValueError` for other bytes."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(raw):
+        if at + 4 > len(raw):
+            raise ValueError("headers end inside a length")
+        (length,) = _LENGTH.unpack_from(raw, at)
+        at += 4 + length
+        if at > len(raw):
+            raise ValueError("headers end inside a name or a value")
+        parts.append(raw[at - length : at])
+    if len(parts) % 2:
+        raise ValueError("headers end after a name")
+    return tuple(zip([name.decode() for name in parts[::2]], parts[1::2], strict=True))
+
+
+class _Lengths(dict[int, bytes]):
+    def __missing__(self, length: int) -> bytes:
+        return _LENGTH.pack(length)
+
+
+class _Names(dict[str, bytes]):
+    def __missing__(self, name: str) -> bytes:
+        raw = name.encode()
+        found = _LENGTH.pack(len(raw)) + raw
+        if len(self) < NAMES_KNOWN:
+            self[name] = found
+        return found
+
+
+_LENGTHS = _Lengths({length: _LENGTH.pack(length) for length in range(1024)})
+_NAMES = _Names()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedLog:
+    """One domain's log as the archive holds it."""
+
+    connection: Any
+    id: int
+    domain: str
+    partition: int
+
+    async def messages(self, from_seq: int = 0) -> AsyncGenerator[Message, None]:
+        """Records and orphans in the order of their offsets. Bytes that nobody can read as headers are given as none."""
+        orphans = await self.connection.fetch(
+            """SELECT "offset", appended_at, key, headers, value FROM orphans WHERE domain = $1
+               AND "offset" > coalesce((SELECT "offset" FROM records WHERE domain = $1 AND seq = $2 - 1), -1)
+               ORDER BY "offset" """,
+            self.id, from_seq,
+        )  # fmt: skip
+        waiting = iter([self._message(row) for row in orphans])
+        orphan = next(waiting, None)
+        while True:
+            rows = await self.connection.fetch(
+                """SELECT seq, "offset", appended_at, key, headers, value FROM records
+                   WHERE domain = $1 AND seq >= $2 ORDER BY seq LIMIT $3""",
+                self.id, from_seq, PAGE,
+            )  # fmt: skip
+            for row in rows:
+                message = self._message(row)
+                while orphan is not None and orphan.offset < message.offset:
+                    yield orphan
+                    orphan = next(waiting, None)
+                yield message
+            if len(rows) < PAGE:
+                break
+            from_seq = rows[-1]["seq"] + 1
+        while orphan is not None:
+            yield orphan
+            orphan = next(waiting, None)
+
+    def _message(self, row: Any) -> Message:
+        try:
+            headers = unpacked(row["headers"])
+        except ValueError:
+            headers = ()
+        return Message(AUDIT.name, self.partition, row["offset"], row["appended_at"], row["key"], headers, row["value"])
+
+
+@asynccontextmanager
+async def open_archive(dsn: str, domain: str | None = None) -> AsyncGenerator[ArchivedLog, None]:
+    """The archive at this PostgreSQL address. domain: which; none where there is only one. Raises `NotInArchive`."""
+    try:
+        import asyncpg
+    except ImportError:
+        raise NotInArchive("asyncpg is not installed: pip install 'bailiff-bus[archive]'") from None
+    try:
+        connection = await asyncpg.connect(dsn, timeout=10)
+    except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise NotInArchive(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from None
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            try:
+                rows = await connection.fetch("SELECT id, name, partition FROM domains ORDER BY name")
+            except asyncpg.UndefinedTableError:
+                raise NotInArchive("this database is no archive of Bailiff's") from None
+            found = [row for row in rows if domain is None or row["name"] == domain]
+            names = ", ".join(row["name"] for row in rows) or "none"
+            if len(found) != 1:
+                raise NotInArchive(f"which pool? the archive holds: {names}" if found else f"no such pool; it holds: {names}")
+            yield ArchivedLog(connection, found[0]["id"], found[0]["name"], found[0]["partition"])
+    finally:
+        await connection.close(timeout=5)

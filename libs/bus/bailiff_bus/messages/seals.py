@@ -1,0 +1,44 @@
+"""`bailiff.seals`: what the auditor vouches for."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from bailiff_core.model.document import Count, Hash, Integer, Time
+
+from .base import MessageBody
+
+KeyText = Annotated[str, Field(min_length=43, max_length=43, pattern=r"^[A-Za-z0-9_-]+$")]
+SignatureText = Annotated[str, Field(min_length=86, max_length=86, pattern=r"^[A-Za-z0-9_-]+$")]
+
+
+class SealingKey(MessageBody):
+    """From here on this key seals the log. The one before it has signed it; the first one stands by itself.
+
+    key, before: Ed25519 public keys, base64url. identity: the log's, which is the hash of its first record.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.SealingKey.v1"
+    identity: Hash
+    key: KeyText
+    before: KeyText | None = None
+    signature: SignatureText | None = None
+
+
+class LogSealed(MessageBody):
+    """The log's first `size` records, vouched for: the root of their Merkle tree (RFC 6962), signed.
+
+    hash: of record `size` - 1. before: the size of the seal before this one, 0 for none; consistency: the proof that its
+    tree is the beginning of this one. sealed_at: by the auditor's clock. key: the Ed25519 public key, base64url.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.LogSealed.v1"
+    identity: Hash
+    size: Annotated[Integer, Field(ge=1)]
+    root: Hash
+    hash: Hash
+    sealed_at: Time
+    before: Count = 0
+    consistency: Annotated[tuple[Hash, ...], Field(max_length=128)] = ()
+    key: KeyText
+    signature: SignatureText

@@ -1,0 +1,317 @@
+"""Seals: an Ed25519 signature over the root of a Merkle tree, whose leaves are the hashes of a log's records in order.
+
+Signed are the bytes of canonical JSON: `["bailiff-seal-1", domain, identity, size, root, hash, sealed_at]` by the sealing
+key, and `["bailiff-seal-key-1", domain, identity, key]` by the key before it, when a new one takes over. A proof is one
+JSON document that holds a record's bytes, its path to the root of a seal, and that seal: it needs nothing else.
+"""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import ValidationError
+
+from bailiff_core.canonical import canonical_json
+from bailiff_core.records import Wire, record_hash
+from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, consistent, included, inclusion_path, leaf_hash
+
+from .envelope import Unacceptable, unwrap
+from .identity import key_id, new_private_key
+from .messages import LogSealed, SealingKey
+from .port import Headers, Message
+
+SEAL_TAG, KEY_TAG = "bailiff-seal-1", "bailiff-seal-key-1"
+PROOF_FORMAT = 1
+KEY_BYTES = 32
+
+
+class KeyFault(Exception):
+    """A file that should hold a private key does not, or others may read it. The text says which and what to do."""
+
+
+class Disproved(Exception):
+    """Something does not hold. The text says what, and where."""
+
+
+# --- keys
+
+
+def read_private_key(path: Path) -> bytes:
+    """The 32 bytes of the key in this file, which only its owner may read. Raises `KeyFault`."""
+    try:
+        mode, text = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as error:
+        raise KeyFault(f"{path}: cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise KeyFault(f"{path}: others than its owner may read or change it; chmod 600 {path}")
+    try:
+        raw = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        raise KeyFault(f"{path}: expected an Ed25519 private key, {KEY_BYTES} bytes as base64url; bailiff key new makes one")
+    return raw
+
+
+def make_private_key(path: Path) -> bytes:
+    """A new key in a new file of mode 0600; or the key that somebody else put there first. Raises `KeyFault`."""
+    private = new_private_key()
+    text = base64.urlsafe_b64encode(private).rstrip(b"=") + b"\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return read_private_key(path)
+        finally:
+            draft.unlink()
+    except OSError as error:
+        raise KeyFault(f"{path}: cannot be written: {error.strerror}") from None
+    return private
+
+
+# --- making
+
+
+def make_seal(
+    private: bytes, domain: str, identity: str, tree: Frontier, head_hash: str, sealed_at: int,
+    before: int = 0, subtree: Subtree | None = None,
+) -> LogSealed:  # fmt: skip
+    """A seal over the whole tree. before, subtree: the size of the seal before it, and what proves that it goes on from there."""
+    path = consistency_path(before, tree.size, subtree) if before and subtree is not None else []
+    root = tree.root().hex()
+    signature = _sign(private, [SEAL_TAG, domain, identity, tree.size, root, head_hash, sealed_at])
+    return LogSealed(
+        identity=identity, size=tree.size, root=root, hash=head_hash, sealed_at=sealed_at, before=before,
+        consistency=tuple(each.hex() for each in path), key=key_id(private), signature=signature,
+    )  # fmt: skip
+
+
+def make_key(private: bytes, domain: str, identity: str, before: bytes | None = None) -> SealingKey:
+    """What publishes a key. before: the private key until now."""
+    key = key_id(private)
+    if before is None:
+        return SealingKey(identity=identity, key=key)
+    return SealingKey(
+        identity=identity, key=key, before=key_id(before), signature=_sign(before, [KEY_TAG, domain, identity, key])
+    )
+
+
+# --- checking
+
+
+def check_seal(seal: LogSealed, domain: str) -> None:
+    """Whether its key signed it. Raises `Disproved`."""
+    signed = [SEAL_TAG, domain, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]
+    if not _signed(seal.key, seal.signature, signed):
+        raise Disproved(f"the seal over {seal.size} records: its signature does not fit key {seal.key}")
+
+
+@dataclass
+class SealChain:
+    """The seals of one log, judged one after the other: keys that vouch for each other, trees that continue each other.
+
+    trusted: public keys that somebody got by another way; then the first key must be among them.
+    """
+
+    domain: str
+    trusted: frozenset[str] = frozenset()
+    identity: str = ""
+    keys: list[str] = field(default_factory=list)
+    seals: list[LogSealed] = field(default_factory=list)
+
+    @property
+    def last(self) -> LogSealed | None:
+        """The newest seal."""
+        return self.seals[-1] if self.seals else None
+
+    def take(self, body: LogSealed | SealingKey) -> None:
+        """One more. Raises `Disproved`, and then stays as it was."""
+        if self.identity and body.identity != self.identity:
+            raise Disproved(f"{_what(body)} is of another log: {body.identity[:16]}…, not {self.identity[:16]}…")
+        if isinstance(body, SealingKey):
+            self._take_key(body)
+        else:
+            self._take_seal(body)
+        self.identity = body.identity
+
+    def _take_key(self, body: SealingKey) -> None:
+        if body.key in self.keys[-1:]:
+            return
+        if not self.keys:
+            if self.trusted and body.key not in self.trusted:
+                raise Disproved(f"the log is sealed with key {body.key}, which is none of those to trust")
+        elif (
+            body.before != self.keys[-1]
+            or body.signature is None
+            or not _signed(body.before, body.signature, [KEY_TAG, self.domain, body.identity, body.key])
+        ):
+            raise Disproved(f"key {body.key} took over, but key {self.keys[-1]} before it did not sign that")
+        self.keys.append(body.key)
+
+    def _take_seal(self, seal: LogSealed) -> None:
+        if seal.key not in self.keys[-1:]:
+            raise Disproved(f"{_what(seal)} was made with key {seal.key}, which was not the log's key then")
+        check_seal(seal, self.domain)
+        known = next((each for each in reversed(self.seals) if each.size == seal.size), None)
+        if known is not None:
+            if (known.root, known.hash) != (seal.root, seal.hash):
+                raise Disproved(f"two seals over {seal.size} records name different roots")
+            return
+        last = self.last
+        if last is not None:
+            path = [bytes.fromhex(each) for each in seal.consistency]
+            roots = bytes.fromhex(last.root), bytes.fromhex(seal.root)
+            if seal.before != last.size or not consistent(last.size, seal.size, path, *roots):
+                raise Disproved(f"{_what(seal)} does not continue the one over {last.size}: the log was changed or cut between")
+        elif seal.before:
+            raise Disproved(f"{_what(seal)} continues one over {seal.before}, which is missing")
+        self.seals.append(seal)
+
+
+def _what(body: LogSealed | SealingKey) -> str:
+    return f"the seal over {body.size} records" if isinstance(body, LogSealed) else f"key {body.key}"
+
+
+def seal_in(message: Message, domain: str) -> LogSealed | SealingKey | None:
+    """What a message of `bailiff.seals` says about this domain; nothing where it says nothing that can be read."""
+    try:
+        found = unwrap(message, accept=(LogSealed, SealingKey))
+    except Unacceptable:
+        return None
+    body = found.body
+    return body if found.domain == domain and isinstance(body, LogSealed | SealingKey) else None
+
+
+@dataclass
+class SealedWalk:
+    """Holds records against seals while a log is walked: `add` each record's hash in turn, then `finish`.
+
+    problem: the first seal that the log does not fit, in words; sound: so many records fit. tree: of what is before the
+    records that are walked.
+    """
+
+    chain: SealChain
+    tree: Frontier = field(default_factory=Frontier)
+    problem: str = ""
+    sound: int = 0
+    _next: int = 0
+
+    def __post_init__(self) -> None:
+        self.sound = self.tree.size
+        self._next = sum(seal.size <= self.tree.size for seal in self.chain.seals)
+
+    def add(self, record_hash_hex: str) -> None:
+        """The next record that continues the chain."""
+        self.tree.append(leaf_hash(bytes.fromhex(record_hash_hex)))
+        seals = self.chain.seals
+        while not self.problem and self._next < len(seals) and seals[self._next].size == self.tree.size:
+            seal = seals[self._next]
+            self._next += 1
+            if self.tree.root().hex() == seal.root:
+                self.sound = seal.size
+            else:
+                self.problem = (
+                    f"records {self.sound} to {seal.size - 1} are not those that were sealed: "
+                    "one of them was changed, inserted or put elsewhere"
+                )
+
+    def finish(self) -> str:
+        """The problem, or what is missing at the end of the log."""
+        seals = self.chain.seals
+        if not self.problem and self.chain.trusted and not seals:
+            self.problem = "there is no seal by a key that is to be trusted"
+        if not self.problem and self._next < len(seals):
+            self.problem = (
+                f"{seals[-1].size} records were sealed, the log goes to record {self.tree.size - 1} only: "
+                f"it was cut short or replaced from record {self.tree.size} at the latest"
+            )
+        return self.problem
+
+
+# --- proofs
+
+
+def make_proof(domain: str, seq: int, headers: Headers, value: bytes, seal: LogSealed, subtree: Subtree) -> dict[str, Any]:
+    """The document that shows that this record is in the log under this seal."""
+    return {
+        "bailiff_proof": PROOF_FORMAT,
+        "domain": domain,
+        "seq": seq,
+        "headers": [[name, _b64(content)] for name, content in headers if name.startswith("ce_")],
+        "value": _b64(value),
+        "path": [each.hex() for each in inclusion_path(seq, seal.size, subtree)],
+        "seal": seal.to_data(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What a proof shows: this record stands at `seq` of the log under the seal of this key."""
+
+    domain: str
+    seq: int
+    wire: Wire
+    seal: LogSealed
+
+
+def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
+    """What the document shows. Raises `Disproved`. trusted: the public keys that may have sealed it; none: any."""
+    try:
+        document = json.loads(text)
+        if document["bailiff_proof"] != PROOF_FORMAT:
+            raise Disproved(f"this is a proof of format {document['bailiff_proof']}, which this release does not know")
+        domain, seq = str(document["domain"]), int(document["seq"])
+        headers = tuple((str(name), _unb64(content)) for name, content in document["headers"])
+        wire = Wire(headers, _unb64(document["value"]))
+        path = [bytes.fromhex(each) for each in document["path"]]
+        seal = LogSealed.model_validate_json(json.dumps(document["seal"]))
+    except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
+        raise Disproved(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
+    said = dict(headers)
+    if (said.get("ce_domain"), said.get("ce_seq")) != (domain.encode(), b"%d" % seq):
+        raise Disproved(f"the record itself does not say that it is {domain}#{seq}")
+    check_seal(seal, domain)
+    if trusted and seal.key not in trusted:
+        raise Disproved(f"the seal was made with key {seal.key}, which is none of those to trust")
+    leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
+    if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
+        raise Disproved(f"{domain}#{seq} with these bytes is not under the seal over {seal.size} records")
+    return Proved(domain, seq, wire, seal)
+
+
+def _b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def _unb64(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError("not text")
+    return base64.b64decode(text, validate=True)
+
+
+def _sign(private: bytes, said: Sequence[object]) -> str:
+    signature = Ed25519PrivateKey.from_private_bytes(private).sign(canonical_json(list(said)))
+    return base64.urlsafe_b64encode(signature).decode().rstrip("=")
+
+
+def _signed(key: str, signature: str, said: Sequence[object]) -> bool:
+    public, proof = (base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in (key, signature))
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(proof, canonical_json(list(said)))
+    except (ValueError, InvalidSignature):
+        return False
+    return True

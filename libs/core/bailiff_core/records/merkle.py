@@ -1,0 +1,172 @@
+"""Merkle trees as RFC 6962 has them (section 2.1), over SHA-256: roots, inclusion proofs, consistency proofs.
+
+A leaf is `leaf_hash` of some data; Bailiff's are the 32 bytes of each record's own hash, in the order of the log. Paths go
+from the leaf, or the smaller tree, to the root.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+EMPTY = hashlib.sha256(b"").digest()
+Subtree = Callable[[int, int], bytes]
+"""The root over the leaves from one position up to another."""
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """The hash of one leaf."""
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of an inner node."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+class Frontier:
+    """A tree that grows leaf by leaf, of which only the roots of its perfect subtrees are kept, the largest first."""
+
+    __slots__ = ("peaks", "size")
+
+    def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
+        self.size, self.peaks = size, list(peaks)
+        if len(self.peaks) != size.bit_count():
+            raise ValueError(f"a tree of {size} leaves has {size.bit_count()} perfect subtrees, not {len(self.peaks)}")
+
+    def append(self, leaf: bytes) -> None:
+        """One more leaf, hashed already."""
+        peaks, size = self.peaks, self.size
+        while size & 1:
+            leaf = node_hash(peaks.pop(), leaf)
+            size >>= 1
+        peaks.append(leaf)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """The root over all leaves so far."""
+        if not self.peaks:
+            return EMPTY
+        root = self.peaks[-1]
+        for peak in reversed(self.peaks[:-1]):
+            root = node_hash(peak, root)
+        return root
+
+    def copy(self) -> "Frontier":
+        """The same tree, to grow by itself."""
+        return Frontier(self.size, self.peaks)
+
+    def followed_by(self, later: Sequence[bytes]) -> Subtree:
+        """Subtrees of this tree with `later` leaves behind it: of those, and of whole peaks of this one."""
+        spans, at = {}, 0
+        for bit, peak in zip(_bits(self.size), self.peaks, strict=True):
+            spans[at, at + bit] = peak
+            at += bit
+
+        def subtree(low: int, high: int) -> bytes:
+            if high <= self.size:
+                return spans[low, high]
+            return root_of(later[low - self.size : high - self.size])
+
+        return subtree
+
+
+def root_of(leaves: Iterable[bytes]) -> bytes:
+    """The root over these leaves, hashed already."""
+    tree = Frontier()
+    for leaf in leaves:
+        tree.append(leaf)
+    return tree.root()
+
+
+def subtrees_of(leaves: Sequence[bytes]) -> Subtree:
+    """Subtrees where all leaves are at hand."""
+    return lambda low, high: root_of(leaves[low:high])
+
+
+def inclusion_path(index: int, size: int, subtree: Subtree) -> list[bytes]:
+    """What shows that the leaf at `index` is in the tree of `size` leaves (RFC 6962, 2.1.1)."""
+    if not 0 <= index < size:
+        raise ValueError(f"there is no leaf {index} in a tree of {size}")
+    low, high, path = 0, size, []
+    while high - low > 1:
+        middle = low + _split(high - low)
+        if index < middle:
+            path.append(subtree(middle, high))
+            high = middle
+        else:
+            path.append(subtree(low, middle))
+            low = middle
+    return path[::-1]
+
+
+def consistency_path(before: int, size: int, subtree: Subtree) -> list[bytes]:
+    """What shows that the tree of `before` leaves is the beginning of that of `size` (RFC 6962, 2.1.2)."""
+    if not 0 < before <= size:
+        raise ValueError(f"a tree of {size} does not continue one of {before}")
+    low, high, path, whole = 0, size, [], True
+    while before < high:
+        middle = low + _split(high - low)
+        if before <= middle:
+            path.append(subtree(middle, high))
+            high = middle
+        else:
+            path.append(subtree(low, middle))
+            low, whole = middle, False
+    if not whole:
+        path.append(subtree(low, high))
+    return path[::-1]
+
+
+def included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
+    """Whether the path leads from this leaf to the root (RFC 9162, 2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    at, last, found = index, size - 1, leaf
+    for sibling in path:
+        if last == 0:
+            return False
+        if at & 1 or at == last:
+            found = node_hash(sibling, found)
+            while at and not at & 1:
+                at, last = at >> 1, last >> 1
+        else:
+            found = node_hash(found, sibling)
+        at, last = at >> 1, last >> 1
+    return last == 0 and found == root
+
+
+def consistent(before: int, size: int, path: Sequence[bytes], before_root: bytes, root: bytes) -> bool:
+    """Whether the path shows that one tree is the beginning of the other (RFC 9162, 2.1.4.2)."""
+    if not 0 < before <= size:
+        return False
+    if before == size:
+        return not path and before_root == root
+    proof = list(path)
+    if before & (before - 1) == 0:
+        proof.insert(0, before_root)
+    if not proof:
+        return False
+    at, last = before - 1, size - 1
+    while at & 1:
+        at, last = at >> 1, last >> 1
+    old = new = proof[0]
+    for sibling in proof[1:]:
+        if last == 0:
+            return False
+        if at & 1 or at == last:
+            old, new = node_hash(sibling, old), node_hash(sibling, new)
+            while at and not at & 1:
+                at, last = at >> 1, last >> 1
+        else:
+            new = node_hash(new, sibling)
+        at, last = at >> 1, last >> 1
+    return last == 0 and old == before_root and new == root
+
+
+def _split(size: int) -> int:
+    """The largest power of two below `size`."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def _bits(size: int) -> list[int]:
+    """The powers of two that make up `size`, the largest first."""
+    return [1 << at for at in range(size.bit_length() - 1, -1, -1) if size >> at & 1]

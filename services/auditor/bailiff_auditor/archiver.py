@@ -1,0 +1,227 @@
+"""One domain's log into the archive: read, judge, write; from the position that the database holds, whoever wrote it.
+
+What Kafka and PostgreSQL do at the same time: while one batch is being written the next one is read.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from asyncpg import Connection
+
+from bailiff_bus import topics
+from bailiff_bus.logs import logger
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus, Message, OffsetGone, Reader
+from bailiff_bus.settings import PoolDeclaration
+from bailiff_bus.walk import Walk
+from bailiff_core.explain.said import jobs_of
+from bailiff_core.records import Wire, record_hash
+from bailiff_core.records.merkle import leaf_hash
+from bailiff_core.records.payload import Decision
+from bailiff_core.records.wire import Record, UnreadableRecord
+
+from .alarms import Alarms
+from .keeper import Batch, Position, mark_broken, orphan_row, position_of, record_row, write
+from .people import People
+from .sealer import Sealer
+
+READ_AT_ONCE = 2_000
+WAIT = 0.5
+LOOK_AGAIN = 30.0
+HARMLESS_KNOWN = 10_000
+
+Say = Callable[[str | None], None]
+
+
+class Broken(Exception):
+    """The log does not go on from what is archived. The text says where and how."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Archiver:
+    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None."""
+
+    def __init__(
+        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say
+    ) -> None:
+        self._bus, self._pool, self._db, self._metrics, self._alarms = bus, pool, connection, metrics, alarms
+        self._sealer, self._say = sealer, say
+        self._walk, self._people = Walk(pool.name), People(0)
+        self._log = logger(domain=pool.name)
+        self._unreadable: UnreadableRecord | None = None
+        self.offset = 0  # behind the last message that was dealt with
+
+    async def run(self) -> None:
+        """For ever. A log that does not go on is looked at again now and then: it may be put right."""
+        while True:
+            position = await position_of(self._db, self._pool)
+            try:
+                await self._archive(position)
+            except Broken as broken:
+                await mark_broken(self._db, position.id, str(broken))
+                domain = self._pool.name
+                self._metrics.archive_broken.labels(domain).set(1)
+                self._say(str(broken))
+                if broken.code == "archive-log-lost":
+                    await self._alarms.alarm(domain, "archive-log-lost", str(broken))
+                else:
+                    await self._alarms.alarm(domain, "archive-log-broken", str(broken))
+                await asyncio.sleep(LOOK_AGAIN)
+
+    async def _archive(self, position: Position) -> None:
+        domain, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
+        self._walk, self._people = Walk(domain), People(position.id)
+        orphans = await self._db.fetch(
+            'SELECT hash FROM orphans WHERE domain = $1 ORDER BY "offset" DESC LIMIT $2', position.id, HARMLESS_KNOWN
+        )
+        behind = position.next_offset - 1
+        self._walk.resume(position.head, position.identity, behind, (row["hash"] for row in orphans))
+        await self._people.load(self._db)
+        self.offset = position.next_offset
+        reader = await self._bus.reader([(topic, partition, position.next_offset)])
+        writing: asyncio.Task[None] | None = None
+        try:
+            await self._confirm(reader, position)
+            await self._sealer.begin(self._db, position)
+            self._metrics.archive_head.labels(domain).set(position.head.next_seq - 1)
+            while True:
+                messages = await self._read(reader, position)
+                if not messages:
+                    if writing is not None:
+                        await writing
+                        writing = None
+                    self._caught_up(position)
+                    await self._sealer.seal_if_due(self._db, position)
+                    continue
+                batch = self._judge(position, messages)
+                if writing is not None:
+                    await writing
+                    writing = None
+                if not batch.records:  # nothing continues: is what we archived still in the log?
+                    await self._confirm(reader, position)
+                assert batch.position is not None
+                if batch.records or batch.orphans:
+                    writing = asyncio.create_task(self._write(position, batch))
+                    await asyncio.sleep(0)
+                    position = batch.position
+                if writing is not None and (self._walk.broken is not None or self._unreadable is not None):
+                    await writing
+                    writing = None
+                if self._unreadable is not None:
+                    raise self._unreadable
+                if self._walk.broken is not None:
+                    found = self._walk.broken
+                    raise Broken(
+                        "archive-log-broken",
+                        f"{domain}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
+                        f"archived are the records before #{position.head.next_seq}",
+                    )
+        finally:
+            if writing is not None:
+                writing.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await writing
+            await reader.close()
+
+    async def _read(self, reader: Reader, position: Position) -> list[Message]:
+        try:
+            return await reader.read(READ_AT_ONCE, WAIT)
+        except OffsetGone as gone:
+            raise self._lost(position, str(gone)) from None
+
+    async def _confirm(self, reader: Reader, position: Position) -> None:
+        """The last archived record still stands in the log, where it was read. Raises `Broken`."""
+        if position.head_offset < 0:
+            return
+        topic, partition = topics.AUDIT.name, self._pool.partition
+        span = (await self._bus.spans(topic))[partition]
+        if not span.begin <= position.head_offset < span.end or position.next_offset > span.end:
+            raise self._lost(position, f"it holds offsets {span.begin} to {span.end}")
+        reader.follow(topic, partition, position.head_offset)
+        found: list[Message] = []
+        while not found:
+            found = await self._read_one(reader, position)
+        if found[0].offset != position.head_offset or record_hash(Wire(found[0].headers, found[0].value)) != position.head.hash:
+            raise self._lost(position, f"another message stands at offset {position.head_offset}")
+        reader.follow(topic, partition, position.next_offset)
+
+    async def _read_one(self, reader: Reader, position: Position) -> list[Message]:
+        try:
+            return await reader.read(1, WAIT)
+        except OffsetGone as gone:
+            raise self._lost(position, str(gone)) from None
+
+    def _lost(self, position: Position, how: str) -> Broken:
+        last = position.head.next_seq - 1
+        return Broken(
+            "archive-log-lost",
+            f"{self._pool.name}: the log no longer holds record #{last}, which is archived from offset "
+            f"{position.head_offset}: {how}; it was cut short or replaced, and the archive is left as it is",
+        )
+
+    def _judge(self, position: Position, messages: list[Message]) -> Batch:
+        """The batch of these messages, up to the first that breaks the chain or that this release cannot read."""
+        batch, walk, tree = Batch(), self._walk, position.tree.copy()
+        head_offset, next_offset = position.head_offset, position.next_offset
+        for message in messages:
+            try:
+                record = walk.read(message)
+            except UnreadableRecord as error:
+                self._unreadable = error  # what is before it is written first
+                break
+            if record is None:
+                if walk.broken is not None:
+                    break
+                found = walk.latest_orphan
+                assert found is not None
+                batch.orphans.append(
+                    orphan_row(
+                        position.id, message, found["kind"], found["reason"], record_hash(Wire(message.headers, message.value))
+                    )
+                )
+            else:
+                self._people.note(record)
+                digest = bytes.fromhex(walk.head.hash)
+                leaf = leaf_hash(digest)
+                tree.append(leaf)
+                batch.leaves.append(leaf)
+                batch.records.append(
+                    record_row(position.id, message, record, digest, isinstance(record.data, Decision), _about(record))
+                )
+                head_offset = message.offset
+            next_offset = message.offset + 1
+        batch.people = self._people.take()
+        batch.position = replace(
+            position, head=walk.head, identity=walk.identity, head_offset=head_offset, next_offset=next_offset, tree=tree,
+            broken="",
+        )  # fmt: skip
+        return batch
+
+    async def _write(self, before: Position, batch: Batch) -> None:
+        await write(self._db, before, batch)
+        assert batch.position is not None
+        domain, self.offset = self._pool.name, batch.position.next_offset
+        self._metrics.archived.labels(domain).inc(len(batch.records))
+        self._metrics.archive_head.labels(domain).set(batch.position.head.next_seq - 1)
+        for row in batch.orphans:
+            if self._metrics.count_orphan(domain, row[1]):
+                self._log.warning("a record that does not continue the log was skipped", offset=row[1], why=row[4])
+        self._sealer.grown(batch.leaves)
+        await self._sealer.seal_if_due(self._db, batch.position)
+
+    def _caught_up(self, position: Position) -> None:
+        self._metrics.archive_broken.labels(self._pool.name).set(0)
+        self._say(None if position.head.next_seq else "its log has not begun")
+
+
+def _about(record: Record) -> str | None:
+    """The job that the record is mainly about."""
+    job = getattr(record.data, "job", None)
+    if isinstance(job, str) and job:
+        return job
+    return next(iter(jobs_of(record)), None)

@@ -1,0 +1,96 @@
+"""The database: a connection, its migrations, and which errors mean that it is away."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import asyncpg
+from asyncpg import Connection
+
+from bailiff_bus.runtime import ExitCode, MustStop
+
+LOCKS = 0x6261696C  # "bail": the first half of our advisory locks; the second is 0 for migrations, else a domain's id
+AWAY = (
+    OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError,
+    asyncpg.OperatorInterventionError, asyncpg.InsufficientResourcesError, asyncpg.InternalClientError,
+    asyncpg.PostgresSystemError,
+)  # fmt: skip
+"""PostgreSQL cannot be reached, restarts, was told to stop, or has no room: wait, and begin at what it has committed."""
+
+VERSIONS = """CREATE TABLE IF NOT EXISTS schema_versions (
+    version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema, never changed once released."""
+
+    version: int
+    name: str
+    sql: str
+
+    @property
+    def sha256(self) -> str:
+        """What the database remembers of it."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+
+def migrations() -> list[Migration]:
+    """All of them, in order."""
+    found = []
+    for file in sorted(files("bailiff_auditor").joinpath("migrations").iterdir(), key=lambda each: each.name):
+        named = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
+        if named is not None:
+            found.append(Migration(int(named[1]), named[2], file.read_text(encoding="utf-8")))
+    return found
+
+
+async def connect(dsn: str, timeout: float) -> Connection:
+    """A connection. timeout: of connecting, and of each statement but those that wait for a lock, seconds."""
+    try:
+        return await asyncpg.connect(
+            dsn, timeout=timeout, command_timeout=timeout, server_settings={"application_name": "bailiff-auditor"}
+        )
+    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError, ValueError) as error:
+        raise MustStop(ExitCode.SETTINGS, f"BAILIFF_POSTGRES: {error}") from None
+
+
+async def migrate(connection: Connection, steps: Sequence[Migration]) -> int:
+    """Bring the schema to the newest version, forward only, one process at a time. Returns how many steps were taken."""
+    await connection.execute("SELECT pg_advisory_lock($1, 0)", LOCKS, timeout=600)
+    try:
+        await connection.execute(VERSIONS)
+        known = {row["version"]: row for row in await connection.fetch("SELECT version, name, sha256 FROM schema_versions")}
+        newest = steps[-1].version
+        if max(known, default=0) > newest:
+            raise MustStop(
+                ExitCode.SETTINGS,
+                f"the archive's schema is of version {max(known)}, this release knows {newest}: use a newer release",
+            )
+        taken = 0
+        for step in steps:
+            if step.version in known:
+                if known[step.version]["sha256"] != step.sha256:
+                    raise MustStop(
+                        ExitCode.SETTINGS,
+                        f"the archive was made with another migration {step.version} ({step.name}) than this release has",
+                    )
+                continue
+            async with connection.transaction():
+                await connection.execute(step.sql, timeout=3600)
+                await connection.execute(
+                    "INSERT INTO schema_versions (version, name, sha256) VALUES ($1, $2, $3)",
+                    step.version, step.name, step.sha256,
+                )  # fmt: skip
+            taken += 1
+        return taken
+    finally:
+        if not connection.is_closed():
+            await connection.execute("SELECT pg_advisory_unlock($1, 0)", LOCKS)
+
+
+async def hold(connection: Connection, domain: int) -> None:
+    """Wait until no other process archives this domain. The lock lasts as long as the connection."""
+    await connection.execute("SELECT pg_advisory_lock($1, $2)", LOCKS, domain, timeout=10**9)

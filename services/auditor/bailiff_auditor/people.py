@@ -1,0 +1,370 @@
+"""What records say, as rows for people: jobs, attempts, evictions, nodes.
+
+Changes of a batch are merged by row first, so that the database is asked once per table. A column keeps the first or the
+last of several values; which one is said here once. Nothing is counted up, so that noting a record again changes nothing.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asyncpg import Connection
+
+from bailiff_core.canonical import canonical_json
+from bailiff_core.model.places import NodeShare
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.payload import Payload
+from bailiff_core.records.wire import time_text
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Key, and columns of which the last value counts, and the first."""
+
+    key: tuple[str, ...]
+    last: tuple[str, ...]
+    first: tuple[str, ...] = ()
+
+    def upsert(self, name: str) -> str:
+        """One statement for many rows, given as JSON."""
+        columns = [*self.key, *self.last, *self.first]
+        sets = [f"{column} = coalesce(excluded.{column}, t.{column})" for column in self.last]
+        sets += [f"{column} = coalesce(t.{column}, excluded.{column})" for column in self.first]
+        listed = ", ".join(columns)
+        return (
+            f"INSERT INTO {name} AS t ({listed}) SELECT {listed} FROM jsonb_populate_recordset(NULL::{name}, $1::jsonb) "  # noqa: S608 - our own names
+            f"ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {', '.join(sets)}"
+        )
+
+
+STAGES = (
+    "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding", "term_sent", "kill_sent",
+)  # fmt: skip
+TABLES = {
+    "jobs": Table(
+        ("domain", "job", "submitted_seq"),
+        ("priority_class", "state", "attempt", "ended_seq", "ended_at", "outcome", "reason"),
+        ("submitted_at", "actor", "user_name", "project", "tasks", "gpu_milli", "first_placed_at", "first_started_at"),
+    ),
+    "attempts": Table(
+        ("domain", "job", "submitted_seq", "attempt"),
+        ("ended_seq", "ended_at", "outcome", "cause", "lost_gpu_ms"),
+        ("verb", "placed_seq", "placed_at", "nodes", "started_at"),
+    ),
+    "evictions": Table(
+        ("domain", "decided_seq", "job"),
+        (
+            *(f"{stage}_at" for stage in STAGES), "exited_at", "released_at", "stuck_at", "withdrawn_at", "ended_at",
+            "outcome", "lost_gpu_ms",
+        ),
+        (
+            "submitted_seq", "attempt", "tasks", "cause", "verb", "for_job", "for_class", "for_priority", "why",
+            "explanation", "gpus", "cost", "decided_at", "begun_at", "resumed_at",
+        ),
+    ),
+    "nodes": Table(
+        ("domain", "node"),
+        ("number", "state", "since", "joined_at", "machine_id", "gpus", "gpu_model", "cpu_milli", "memory_bytes", "drained"),
+    ),
+}  # fmt: skip
+UPSERTS = {name: table.upsert(name) for name, table in TABLES.items()}
+FIRST = {name: frozenset(table.first) for name, table in TABLES.items()}
+
+
+@dataclass(slots=True)
+class _Live:
+    """A job that has not ended: where it was submitted, its attempt, and its latest eviction with the attempt of that."""
+
+    submitted: int
+    attempt: int = 0
+    eviction: int | None = None
+    evicted_attempt: int = 0
+
+
+@dataclass
+class People:
+    """Rows of one domain that are due. jobs: those that have not ended; nodes: names by number."""
+
+    domain: int
+    jobs: dict[str, _Live] = field(default_factory=dict)
+    nodes: dict[int, str] = field(default_factory=dict)
+    _due: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    at: str = ""
+
+    async def load(self, connection: Connection) -> None:
+        """What of it is known in the database."""
+        for row in await connection.fetch(
+            """SELECT j.job, j.submitted_seq, j.attempt, e.decided_seq, e.attempt AS evicted_attempt FROM jobs j
+               LEFT JOIN LATERAL (SELECT decided_seq, attempt FROM evictions e WHERE e.domain = j.domain AND e.job = j.job
+                   AND e.submitted_seq = j.submitted_seq ORDER BY decided_seq DESC LIMIT 1) e ON true
+               WHERE j.domain = $1 AND j.ended_seq IS NULL ORDER BY j.submitted_seq""",
+            self.domain,
+        ):
+            self.jobs[row["job"]] = _Live(
+                row["submitted_seq"], row["attempt"] or 0, row["decided_seq"], row["evicted_attempt"] or 0
+            )
+        for row in await connection.fetch("SELECT number, node FROM nodes WHERE domain = $1", self.domain):
+            self.nodes[row["number"]] = row["node"]
+
+    def note(self, record: Record) -> None:
+        """What this record changes."""
+        teller = TELLERS.get(type(record.data))
+        if teller is not None:
+            self.at = time_text(record.time)
+            teller(self, record, record.data)
+
+    def take(self) -> dict[str, str]:
+        """The rows that are due as JSON, by table, in the order of their keys; none are due any more."""
+        due, self._due = self._due, {name: {} for name in TABLES}
+        return {name: json.dumps([rows[key] for key in sorted(rows)]) for name, rows in due.items() if rows}
+
+    def row(self, table: str, *key: Any, **values: Any) -> None:
+        """Merge these values into a row."""
+        rows = self._due[table]
+        full = (self.domain, *key)
+        found = rows.get(full)
+        if found is None:
+            rows[full] = dict(zip(TABLES[table].key, full, strict=True)) | values
+            return
+        first = FIRST[table]
+        for name, value in values.items():
+            if value is not None and (name not in first or found.get(name) is None):
+                found[name] = value
+
+    def job(self, name: str, **values: Any) -> None:
+        """Values of a job that has not ended."""
+        live = self.jobs.get(name)
+        if live is not None:
+            self.row("jobs", name, live.submitted, **values)
+
+    def attempt(self, name: str, attempt: int, **values: Any) -> None:
+        """Values of one of its attempts."""
+        live = self.jobs.get(name)
+        if live is not None:
+            self.row("attempts", name, live.submitted, attempt, **values)
+
+    def leaving(self, name: str, attempt: int, **values: Any) -> None:
+        """Values of the eviction of this attempt, if there is one."""
+        live = self.jobs.get(name)
+        if live is not None and live.eviction is not None and live.evicted_attempt == attempt:
+            self.row("evictions", live.eviction, name, **values)
+
+    def placed(self, name: str, attempt: int, verb: str, placement: Sequence[NodeShare], seq: int, state: str) -> None:
+        """The job has a place for a new attempt."""
+        live = self.jobs.get(name)
+        if live is None:
+            return
+        live.attempt = attempt
+        nodes = ", ".join(self.nodes.get(share.node, f"node {share.node}") for share in placement)
+        self.job(name, state=state, attempt=attempt, first_placed_at=self.at)
+        self.attempt(name, attempt, verb=verb, placed_seq=seq, placed_at=self.at, nodes=nodes)
+
+    def evicted(self, name: str, attempt: int, seq: int, cause: str, tasks: str, **values: Any) -> None:
+        """It was decided that the job, or these tasks of it, leave."""
+        live = self.jobs.get(name)
+        if live is not None:
+            live.eviction, live.evicted_attempt = seq, attempt
+            self.row(
+                "evictions", seq, name, submitted_seq=live.submitted, attempt=attempt, tasks=tasks, cause=cause,
+                decided_at=self.at, **values,
+            )  # fmt: skip
+            if not tasks:
+                self.job(name, state="evicting")
+
+
+Teller = Callable[[People, Record, Any], None]
+TELLERS: dict[type[Payload] | type[None], Teller] = {}
+
+
+def tells(*kinds: type[Payload]) -> Callable[[Teller], Teller]:
+    """Marks what notes records of these types."""
+
+    def register(teller: Teller) -> Teller:
+        TELLERS.update(dict.fromkeys(kinds, teller))
+        return teller
+
+    return register
+
+
+@tells(facts.JobSubmitted)
+def _submitted(people: People, record: Record, data: facts.JobSubmitted) -> None:
+    demand = data.demand
+    people.jobs[demand.job] = _Live(record.seq)
+    people.row(
+        "jobs", demand.job, record.seq, submitted_at=time_text(record.time), actor=record.actor or None,
+        user_name=demand.user, project=demand.project, priority_class=demand.priority_class,
+        tasks=sum(group.count for group in demand.tasks),
+        gpu_milli=sum(group.count * (group.gpu_milli or 0) for group in demand.tasks), state="pending",
+    )  # fmt: skip
+
+
+@tells(facts.JobReclassified)
+def _reclassified(people: People, _: Record, data: facts.JobReclassified) -> None:
+    people.job(data.job, priority_class=data.priority_class)
+
+
+@tells(facts.JobPaused)
+def _paused(people: People, _: Record, data: facts.JobPaused) -> None:
+    people.job(data.job, state="paused")
+
+
+@tells(facts.JobUnpaused)
+def _unpaused(people: People, _: Record, data: facts.JobUnpaused) -> None:
+    people.job(data.job, state="pending")
+
+
+@tells(decisions.JobPlaced)
+def _placed(people: People, record: Record, data: decisions.JobPlaced) -> None:
+    state = "reserved" if data.reserved else "starting"
+    people.placed(data.job, data.attempt, data.verb, data.placement, record.seq, state)
+
+
+@tells(decisions.JobStartOrdered)
+def _start_ordered(people: People, _: Record, data: decisions.JobStartOrdered) -> None:
+    if not data.tasks:
+        people.job(data.job, state="starting")
+
+
+@tells(decisions.ReservationDropped)
+def _dropped(people: People, record: Record, data: decisions.ReservationDropped) -> None:
+    live = people.jobs.get(data.job)
+    if live is not None and not data.tasks:
+        people.job(data.job, state="pending")
+        people.attempt(data.job, live.attempt, ended_seq=record.seq, ended_at=people.at, outcome="not-started", cause=data.reason)
+
+
+@tells(facts.TaskStarted)
+def _started(people: People, _: Record, data: facts.TaskStarted) -> None:
+    people.job(data.job, state="running", first_started_at=people.at)
+    people.attempt(data.job, data.attempt, started_at=people.at)
+    live = people.jobs.get(data.job)
+    if live is not None and live.eviction is not None and live.evicted_attempt < data.attempt:
+        people.row("evictions", live.eviction, data.job, resumed_at=people.at)
+
+
+@tells(decisions.PreemptionDecided)
+def _preemption(people: People, record: Record, data: decisions.PreemptionDecided) -> None:
+    asker, explanation = data.asker, data.explanation
+    why = f"{asker.job} ({asker.class_name} {asker.priority}) needs the room"
+    if explanation.proven:
+        why += "; nobody cheaper would do"
+    for victim in data.victims:
+        people.evicted(
+            victim.job, victim.attempt, record.seq, "preemption", victim.tasks, verb=data.verb, for_job=asker.job,
+            for_class=asker.class_name, for_priority=asker.priority, why=why, gpus=victim.gpus,
+            lost_gpu_ms=victim.lost_gpu_ms, explanation=_json(explanation.to_data()),
+            cost=_json(explanation.cost.to_data()) if explanation.cost is not None else None,
+        )  # fmt: skip
+    if not data.tasks:
+        people.placed(asker.job, data.attempt, data.verb, data.placement, record.seq, "reserved")
+
+
+@tells(decisions.EvictionDecided)
+def _eviction(people: People, record: Record, data: decisions.EvictionDecided) -> None:
+    people.evicted(data.job, data.attempt, record.seq, data.cause, data.tasks, why=data.reason)
+
+
+@tells(decisions.MigrationDecided)
+def _migration(people: People, record: Record, data: decisions.MigrationDecided) -> None:
+    people.evicted(data.job, data.attempt, record.seq, data.cause, "", why=data.reason)
+
+
+@tells(facts.EvictionBegun)
+def _begun(people: People, _: Record, data: facts.EvictionBegun) -> None:
+    people.leaving(data.job, data.attempt, begun_at=people.at)
+
+
+@tells(facts.EvictionStaged)
+def _staged(people: People, _: Record, data: facts.EvictionStaged) -> None:
+    if data.stage in STAGES:
+        people.leaving(data.job, data.attempt, **{f"{data.stage}_at": people.at})
+
+
+@tells(facts.TaskExited, facts.TaskVanished)
+def _exited(people: People, _: Record, data: facts.TaskFact) -> None:
+    people.leaving(data.job, data.attempt, exited_at=people.at)
+
+
+@tells(facts.TaskReleased)
+def _released(people: People, _: Record, data: facts.TaskReleased) -> None:
+    people.leaving(data.job, data.attempt, released_at=people.at)
+
+
+@tells(decisions.EvictionStuck)
+def _stuck(people: People, _: Record, data: decisions.EvictionStuck) -> None:
+    people.leaving(data.job, data.attempt, stuck_at=people.at)
+
+
+@tells(decisions.EvictionWithdrawn)
+def _withdrawn(people: People, _: Record, data: decisions.EvictionWithdrawn) -> None:
+    ended = {} if data.told else {"ended_at": people.at, "outcome": "withdrawn"}
+    people.leaving(data.job, data.attempt, withdrawn_at=people.at, **ended)
+    if not data.told and not data.tasks:
+        people.job(data.job, state="running")
+
+
+@tells(facts.TaskSpared)
+def _spared(people: People, _: Record, data: facts.TaskSpared) -> None:
+    people.leaving(data.job, data.attempt, ended_at=people.at, outcome="spared")
+    people.job(data.job, state="running")
+
+
+@tells(facts.SpareRefused)
+def _not_spared(people: People, _: Record, data: facts.SpareRefused) -> None:
+    people.job(data.job, state="evicting")
+
+
+@tells(decisions.JobRequeued)
+def _requeued(people: People, record: Record, data: decisions.JobRequeued) -> None:
+    said = {"ended_at": people.at, "outcome": data.outcome, "lost_gpu_ms": data.lost_gpu_ms}
+    people.job(data.job, state="paused" if data.cause == "paused" else "pending")
+    people.attempt(data.job, data.attempt, ended_seq=record.seq, cause=data.cause, **said)
+    people.leaving(data.job, data.attempt, **said)
+
+
+@tells(decisions.JobShrunk)
+def _shrunk(people: People, _: Record, data: decisions.JobShrunk) -> None:
+    people.leaving(data.job, data.attempt, ended_at=people.at, outcome=data.outcome, lost_gpu_ms=data.lost_gpu_ms)
+
+
+@tells(decisions.JobEnded)
+def _ended(people: People, record: Record, data: decisions.JobEnded) -> None:
+    said = {"ended_at": people.at, "outcome": data.outcome}
+    people.job(data.job, state=data.outcome, ended_seq=record.seq, reason=data.reason or None, **said)
+    if data.attempt:
+        people.attempt(data.job, data.attempt, ended_seq=record.seq, **said)
+    people.leaving(data.job, data.attempt, **said)
+    people.jobs.pop(data.job, None)
+
+
+@tells(facts.NodeJoined)
+def _joined(people: People, _: Record, data: facts.NodeJoined) -> None:
+    people.nodes[data.number] = data.node
+    people.row(
+        "nodes", data.node, number=data.number, state="ready", since=people.at, joined_at=people.at,
+        machine_id=data.machine_id, gpus=len(data.devices), gpu_model=data.devices[0].model if data.devices else None,
+        cpu_milli=data.cpu_milli, memory_bytes=data.memory_bytes,
+    )  # fmt: skip
+
+
+@tells(facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost)
+def _node_state(people: People, _: Record, data: Any) -> None:
+    state: Mapping[str, str] = {"NodeUnreachable": "unreachable", "NodeReachable": "ready", "NodeLost": "lost"}
+    people.row("nodes", data.node, state=state[data.NAME], since=people.at)
+
+
+@tells(facts.NodeDrained)
+def _drained(people: People, _: Record, data: facts.NodeDrained) -> None:
+    people.row("nodes", data.node, drained=data.mode)
+
+
+@tells(facts.NodeUndrained)
+def _undrained(people: People, _: Record, data: facts.NodeUndrained) -> None:
+    people.row("nodes", data.node, drained="")
+
+
+def _json(value: object) -> Any:
+    return json.loads(canonical_json(value))

@@ -1,0 +1,190 @@
+"""Seals of one domain: signs the root of what is archived, publishes it, and holds the archive against what was published.
+
+The topic is what counts, not the database: whoever seals next reads it first. So a seal that was published by a process
+which died before it noted that is found, checked against the archive, and gone on from.
+"""
+
+import json
+
+from asyncpg import Connection
+
+from bailiff_bus import topics
+from bailiff_bus.ambient import Ambient
+from bailiff_bus.envelope import wrap
+from bailiff_bus.logs import logger
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus, BusUnavailable, Message
+from bailiff_bus.seals import Disproved, SealChain, make_key, make_seal, seal_in
+from bailiff_core.canonical import canonical_json
+from bailiff_core.records.merkle import Frontier
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+
+from .alarms import Alarms
+from .keeper import Position, leaves, tree_at
+
+WAIT = 0.5
+LEAVES_KEPT = 1_000_000
+
+
+class Sealer:
+    """keys: the private key that seals, and the one before it where a new one takes over."""
+
+    def __init__(
+        self, bus: Bus, domain: str, keys: tuple[bytes, bytes | None], every_records: int, every_us: int,
+        metrics: Metrics, alarms: Alarms, ambient: Ambient,
+    ) -> None:  # fmt: skip
+        self._bus, self._domain, self._key, self._before = bus, domain, keys[0], keys[1]
+        self._every_records, self._every_us = every_records, every_us
+        self._metrics, self._alarms, self._ambient = metrics, alarms, ambient
+        self._chain, self._base = SealChain(domain), Frontier()
+        self._later: list[bytes] = []
+        self._sealed_at = 0
+        self._ready = False
+        self._behind = 0  # so many records were sealed, and the archive does not have them yet
+
+    async def begin(self, connection: Connection, position: Position) -> None:
+        """Read what was published, check it against the archive, and see whether our key may go on."""
+        self._chain, self._ready, self._behind = SealChain(self._domain), False, 0
+        await self._known(connection, position)
+        offset = await self._published(connection, position)
+        if offset is None:
+            return
+        await connection.execute("UPDATE domains SET seals_offset = $2 WHERE id = $1", position.id, offset)
+        last = self._chain.last
+        self._base = await tree_at(connection, position.id, last.size) if last is not None else Frontier()
+        self._later = await leaves(connection, position.id, self._base.size, position.tree.size)
+        self._sealed_at = last.sealed_at if last is not None else self._ambient.wall()
+        self._metrics.sealed.labels(self._domain).set(self._base.size)
+        self._ready = True
+
+    def grown(self, more: list[bytes]) -> None:
+        """These leaves were archived."""
+        if len(self._later) < LEAVES_KEPT:
+            self._later += more
+
+    async def seal_if_due(self, connection: Connection, position: Position) -> None:
+        """Seal what is archived, if enough came or enough time has passed since the last seal."""
+        size = position.tree.size
+        if 0 < self._behind <= size:
+            await self.begin(connection, position)
+        new = size - self._base.size
+        if not self._ready or new <= 0:
+            return
+        if new < self._every_records and self._ambient.wall() - self._sealed_at < self._every_us:
+            return
+        if len(self._later) != new:
+            self._later = await leaves(connection, position.id, self._base.size, size)
+        if not await self._may_seal(connection, position):
+            self._ready = False
+            return
+        seal = make_seal(
+            self._key, self._domain, position.identity, position.tree, position.head.hash, self._ambient.wall(),
+            self._base.size, self._base.followed_by(self._later),
+        )  # fmt: skip
+        self._chain.take(seal)
+        offset = await self._publish(seal)
+        await _note_seal(connection, position.id, seal, offset, position.tree)
+        self._base, self._later, self._sealed_at = position.tree.copy(), [], seal.sealed_at
+        self._metrics.sealed.labels(self._domain).set(size)
+
+    async def _may_seal(self, connection: Connection, position: Position) -> bool:
+        """Whether our key is the log's, or may become it."""
+        domain = self._domain
+        body = make_key(self._key, self._domain, position.identity, self._before if self._chain.keys else None)
+        if body.key in self._chain.keys[-1:]:
+            return True
+        try:
+            self._chain.take(body)
+        except Disproved as no:
+            await self._alarms.alarm(domain, "seal-key-unknown", f"{domain} is not sealed any more: {no}")
+            return False
+        await _note_key(connection, position.id, body, await self._publish(body))
+        return True
+
+    async def _known(self, connection: Connection, position: Position) -> None:
+        """The newest key and the newest seal that the database knows stand for all before them."""
+        key = await connection.fetchval(
+            'SELECT data FROM sealing_keys WHERE domain = $1 ORDER BY "offset" DESC LIMIT 1', position.id
+        )
+        seal = await connection.fetchval("SELECT data FROM seals WHERE domain = $1 ORDER BY size DESC LIMIT 1", position.id)
+        if key is not None:
+            body = SealingKey.model_validate_json(key)
+            self._chain.keys, self._chain.identity = [body.key], body.identity
+        if seal is not None:
+            self._chain.seals = [LogSealed.model_validate_json(seal)]
+
+    async def _published(self, connection: Connection, position: Position) -> int | None:
+        """Take what the topic holds beyond what the database knows. Returns where it ends; None where we may not go on from."""
+        topic = topics.SEALS.name
+        span = (await self._bus.spans(topic))[0]
+        at = min(max(position.seals_offset, span.begin), span.end)
+        reader = await self._bus.reader([(topic, 0, at)])
+        try:
+            while reader.position(topic, 0) < span.end:
+                for message in await reader.read(wait=WAIT):
+                    if not await self._take(connection, position, message):
+                        return None
+        finally:
+            await reader.close()
+        return span.end
+
+    async def _take(self, connection: Connection, position: Position, message: Message) -> bool:
+        body, domain = seal_in(message, self._domain), self._domain
+        if body is None or (isinstance(body, LogSealed) and any(each.size == body.size for each in self._chain.seals)):
+            return True
+        try:
+            self._chain.take(body)
+        except Disproved as no:
+            text = f"{domain}: offset {message.offset} of {topics.SEALS.name} is no seal of this log: {no}"
+            await self._alarms.alarm(domain, "seal-foreign", text)
+            return True
+        if isinstance(body, SealingKey):
+            await _note_key(connection, position.id, body, message.offset)
+            return True
+        if body.size > position.tree.size:
+            self._behind = body.size
+            text = f"{body.size} records were sealed, the archive has {position.tree.size}: sealing goes on when it has them"
+            logger(domain=domain).warning(text)
+            return False
+        tree = await tree_at(connection, position.id, body.size)
+        if tree.root().hex() != body.root:
+            text = f"{domain}: the archive's first {body.size} records are not those that were sealed; sealing stops"
+            await self._alarms.alarm(domain, "archive-not-sealed", text)
+            return False
+        await _note_seal(connection, position.id, body, message.offset, tree)
+        return True
+
+    async def _publish(self, body: LogSealed | SealingKey) -> int:
+        at = self._ambient.wall()
+        name = f"seal/{body.size}" if isinstance(body, LogSealed) else f"key/{body.key}"
+        headers, value = wrap(body, source=f"/bailiff/{self._domain}/auditor", id=name, domain=self._domain, time_us=at)
+        producer = await self._bus.producer()
+        try:
+            sent = await producer.send(topics.SEALS.name, value, key=self._domain.encode(), headers=headers, partition=0)
+            receipt = await sent
+        finally:
+            await producer.close(1.0)
+        if receipt.offset is None:
+            raise BusUnavailable("the broker did not say where a seal is stored")
+        return receipt.offset
+
+
+async def _note_seal(connection: Connection, domain: int, seal: LogSealed, offset: int, tree: Frontier) -> None:
+    await connection.execute(
+        """INSERT INTO seals (domain, size, root, key, sealed_at, "offset", peaks, data) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+           ON CONFLICT (domain, size) DO NOTHING""",
+        domain, seal.size, seal.root, seal.key, EPOCH_START + seal.sealed_at * MICROSECOND, offset, b"".join(tree.peaks),
+        _text(seal),
+    )  # fmt: skip
+
+
+async def _note_key(connection: Connection, domain: int, body: SealingKey, offset: int) -> None:
+    await connection.execute(
+        'INSERT INTO sealing_keys (domain, "offset", key, data) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING',
+        domain, offset, body.key, _text(body),
+    )  # fmt: skip
+
+
+def _text(body: LogSealed | SealingKey) -> str:
+    return json.dumps(json.loads(canonical_json(body.to_data())))

@@ -1,0 +1,123 @@
+"""An auditor under test: the real service on the bus in memory, and a real PostgreSQL."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from bailiff_auditor.alarms import Told
+from bailiff_auditor.service import AuditorService
+from bailiff_auditor.settings import AuditorSettings
+from bailiff_bus import topics
+from bailiff_bus.archive import open_archive
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.memory import MemoryBus, MemoryCluster
+from bailiff_bus.messages import Alarm
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Message
+from bailiff_core.records import Wire
+
+PATIENCE_S = 60.0
+POLL_S = 0.02
+
+
+class Log:
+    """A log in memory, one domain, as the topics hold it."""
+
+    def __init__(self, domain: str = "pool-a") -> None:
+        self.domain, self._time = domain, 1_800_000_000_000_000
+        self.cluster = MemoryCluster(self._clock)
+        self.cluster.create_topics(1)
+
+    def append(self, wires: Iterable[Wire]) -> None:
+        """As a writer would."""
+        for wire in wires:
+            self.cluster.store(topics.AUDIT.name, 0, self.domain.encode(), wire.headers, wire.value)
+
+    def messages(self) -> list[Message]:
+        """What the partition holds."""
+        return self.cluster.messages(topics.AUDIT.name, 0)
+
+    def seals(self) -> list[Message]:
+        """What was sealed."""
+        return self.cluster.messages(topics.SEALS.name, 0)
+
+    def alarms(self) -> list[str]:
+        """Codes of all alarms."""
+        found = [unwrap(message).body for message in self.cluster.messages(topics.ALARMS.name, 0)]
+        return [body.code for body in found if isinstance(body, Alarm)]
+
+    def _clock(self) -> int:
+        self._time += 1000
+        return self._time
+
+
+class Auditor:
+    """One replica."""
+
+    def __init__(self, log: Log, dsn: str, folder: Path, name: str = "auditor", **settings: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        pools = folder / "pools.yaml"
+        pools.write_text(f"pools:\n  - {{name: {log.domain}, partition: 0}}\n")
+        values = {"postgres": dsn, "pools": pools, "state_dir": folder / "state", "instance": name, **settings}
+        self.metrics, self.told = Metrics(), set[Told]()
+        self.bus: MemoryBus = log.cluster.client(name)
+        self.service = AuditorService(AuditorSettings(**values), self.metrics, self.bus, self.told)
+        self.stop = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Auditor"]:
+        """While this lasts."""
+        work = self.work = asyncio.create_task(self.service.run(self.stop))
+        try:
+            yield self
+        finally:
+            if work.done():
+                work.result()
+            self.stop.set()
+            await work
+
+    async def until(self, what: str, condition: Callable[[], Any]) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if self.work.done():
+                    self.work.result()
+                found = condition()
+                if asyncio.iscoroutine(found):
+                    found = await found
+                if found:
+                    return
+                await asyncio.sleep(POLL_S)
+
+    def value(self, metric: str) -> float:
+        """A metric of the domain."""
+        lines = self.metrics.text().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{metric}{{"))
+
+
+async def query(dsn: str, sql: str, *arguments: Any) -> list[dict[str, Any]]:
+    """Rows."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return [dict(row) for row in await connection.fetch(sql, *arguments)]
+    finally:
+        await connection.close()
+
+
+async def archived(dsn: str, domain: str = "pool-a") -> list[Message]:
+    """Every message of the archive, in its order."""
+    async with open_archive(dsn, domain) as log:
+        return [message async for message in log.messages()]
+
+
+async def head(dsn: str) -> int:
+    """The seq of the last archived record; -1 before there is any, or an archive."""
+    try:
+        rows = await query(dsn, "SELECT next_seq FROM domains")
+    except asyncpg.UndefinedTableError:
+        return -1
+    return rows[0]["next_seq"] - 1 if rows else -1

@@ -1,0 +1,317 @@
+"""The auditor on a real PostgreSQL: what it archives, where it goes on, what it refuses, and what people can read."""
+
+import asyncio
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.archive_kit import Auditor, Log, archived, query
+from tests.history_files import from_lines
+from tests.log_builder import Story
+
+from bailiff.sources import from_archive
+from bailiff.walk import replay, verify
+from bailiff_auditor.database import connect, migrate, migrations
+from bailiff_bus import topics
+from bailiff_bus.messages import JobSpec
+from bailiff_bus.port import Message
+from bailiff_bus.runtime import MustStop
+from bailiff_bus.seals import SealChain, SealedWalk
+from bailiff_core.canonical import canonical_json
+from bailiff_core.records import Wire
+from bailiff_core.records.wire import UnreadableRecord
+from bailiff_devstack.postgres import EmbeddedPostgres
+
+HISTORIES = Path(__file__).parents[1] / "histories"
+
+
+def history(name: str) -> list[Wire]:
+    return from_lines((HISTORIES / f"{name}.jsonl").read_text())
+
+
+async def given(messages: list[Message]):
+    for message in messages:
+        yield message
+
+
+def busy() -> Story:
+    """Two jobs on one node; a third displaces one of them, which comes back."""
+    story = Story(domain="pool-a")
+    story.node("n1", gpus=2)
+    for name in ("train-1", "train-2"):
+        story.submit(name, gpus=1, cls="train", project="research", user="u-7")
+        story.started(name)
+    story.submit("serve-1", gpus=1, cls="inference")
+    return story
+
+
+async def test_the_archive_holds_every_byte_and_goes_on_where_it_stopped(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append(wires[:7])
+    async with Auditor(log, database, tmp_path / "a").running() as auditor:
+        await auditor.until("the first records are archived", lambda: auditor.value("bailiff_archived_records_total") == 7)
+    log.append(wires[7:])
+    async with Auditor(log, database, tmp_path / "b").running() as other:
+        await other.until("the rest is archived", lambda: other.value("bailiff_archive_head_seq") == len(wires) - 1)
+        assert other.value("bailiff_archived_records_total") == len(wires) - 7
+    found = await archived(database)
+    assert found == log.messages()
+    assert (await verify("pool-a", given(found)))["ok"]
+    assert (await replay("pool-a", given(found)))["ok"]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HISTORIES.glob("*.jsonl")))
+async def test_every_recorded_history_can_be_archived(name: str, database: str, tmp_path: Path) -> None:
+    wires = history(name)
+    log = Log(dict(wires[0].headers)["ce_domain"].decode())
+    log.append(wires)
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+    assert await archived(database, log.domain) == log.messages()
+    for view in ("decisions", "facts", "job_list", "attempt_list", "eviction_list", "node_list", "requests_by_people"):
+        await query(database, f"SELECT * FROM {view}")
+
+
+# --- what goes wrong
+
+
+async def test_nothing_is_archived_beyond_a_broken_chain_and_the_alarm_says_where(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    changed = dataclasses.replace(wires[9], value=wires[9].value.replace(b"train", b"trail"))
+    log.append([*wires[:9], changed, *wires[10:]])
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        await auditor.until("the alarm", log.alarms)
+        assert log.alarms() == ["archive-log-broken"]
+        assert auditor.value("bailiff_archive_broken") == 1
+        assert "record 9 is not what its writer wrote" in str(auditor.service.readiness()["pool-a"])
+    (row,) = await query(database, "SELECT next_seq, broken FROM domains")
+    assert row["next_seq"] == 10
+    assert "broken at seq 10" in row["broken"]
+    assert await archived(database) == log.messages()[:10]
+
+
+async def test_a_log_that_was_cut_short_is_an_alarm_and_the_archive_stays_as_it_is(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append(wires)
+    async with Auditor(log, database, tmp_path / "a").running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+    before = await archived(database)
+    log.cluster.truncate(topics.AUDIT.name, 0, len(wires) - 3)
+    left = busy().resumed(len(wires) - 3)
+    left.restart(after=1_000_000)
+    for number in range(5):
+        left.submit(f"later-{number}")
+    assert len(left.wires) > len(wires)  # it grew past where it was read to, with other records
+    log.append(left.wires[len(wires) - 3 :])
+    async with Auditor(log, database, tmp_path / "b").running() as other:
+        await other.until("the alarm", log.alarms)
+        assert other.value("bailiff_archive_broken") == 1
+    assert log.alarms() == ["archive-log-lost"]
+    assert await archived(database) == before
+
+
+async def test_orphans_are_kept_and_told(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append([*wires[:8], wires[7], Wire((("x", b"\xff\x00"),), b"\x00noise"), *wires[8:]])
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+        assert auditor.value("bailiff_orphans_total") == 2
+    assert [row["kind"] for row in await query(database, "SELECT kind FROM orphans ORDER BY 1")] == ["foreign", "repeat"]
+    assert await archived(database) == log.messages()
+
+
+async def test_two_replicas_archive_once_and_one_takes_over_from_the_other(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append(wires[:10])
+    async with Auditor(log, database, tmp_path / "b", "second").running() as second:
+        async with Auditor(log, database, tmp_path / "a", "first").running() as first:
+            await first.until("ten are archived", lambda: first.value("bailiff_archived_records_total")
+                + second.value("bailiff_archived_records_total") == 10)  # fmt: skip
+            await first.until("both are ready", lambda: not any(
+                state for each in (first, second) for state in each.service.readiness().values()))  # fmt: skip
+        log.append(wires[10:])
+        total = lambda: sum(each.value("bailiff_archived_records_total") for each in (first, second))  # noqa: E731
+        await second.until("the rest is archived", lambda: total() == len(wires))
+    assert await archived(database) == log.messages()
+
+
+async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append(wires[:10])
+    dsn = private_postgres.dsn
+    async with Auditor(log, dsn, tmp_path / "a").running() as auditor:
+        await auditor.until("ten are archived", lambda: auditor.value("bailiff_archived_records_total") == 10)
+        private_postgres.kill9()
+        log.append(wires[10:])
+        await auditor.until("it waits", lambda: auditor.metrics.postgres_outages._value.get() > 0)
+        assert "PostgreSQL is not there" in str(auditor.service.readiness()["pool-a"])
+        private_postgres.start()
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+        await auditor.until("it is ready", lambda: not any(auditor.service.readiness().values()))
+    assert await archived(dsn) == log.messages()
+
+
+# --- for people
+
+
+async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path: Path) -> None:
+    story, log = busy(), Log()
+    story.propose()
+    victim = story.expect("PreemptionDecided").victims[0].job
+    story.begin(victim, after=1_000_000)
+    story.staged(victim, "noticed")
+    story.staged(victim, "checkpoint_committed")
+    story.yields(victim, after=3_000_000)
+    story.started("serve-1")
+    story.ends("serve-1", after=60_000_000)
+    story.started(victim)
+    log.append(story.wires)
+    async with Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+
+        async def looked() -> bool:
+            rows = await query(database, "SELECT max(time) AS at FROM usage_over_time")
+            return rows[0]["at"] is not None and rows[0]["at"].timestamp() * 1_000_000 >= story.time - 60_000_000
+
+        await auditor.until("use was looked at", looked)
+    (eviction,) = await query(database, "SELECT * FROM eviction_list")
+    assert (eviction["job"], eviction["for_job"], eviction["cause"], eviction["outcome"]) == (
+        victim, "serve-1", "preemption", "preempted",
+    )  # fmt: skip
+    assert "nobody cheaper" in eviction["why"]
+    assert eviction["until_begun"].total_seconds() == 1
+    assert eviction["until_released"].total_seconds() >= 4
+    assert eviction["until_resumed"].total_seconds() >= 64
+    jobs = {row["job"]: row for row in await query(database, "SELECT * FROM job_list")}
+    assert jobs["serve-1"]["state"] == "succeeded"
+    assert (jobs[victim]["state"], jobs[victim]["attempt"], jobs[victim]["user_name"]) == ("running", 2, "u-7")
+    attempts = await query(database, "SELECT * FROM attempt_list WHERE job = $1 ORDER BY attempt", victim)
+    assert [(row["attempt"], row["outcome"], row["nodes"]) for row in attempts] == [(1, "preempted", "n1"), (2, None, "n1")]
+    (node,) = await query(database, "SELECT * FROM node_list")
+    assert (node["node"], node["state"], node["gpus"]) == ("n1", "ready", 2)
+    whole = await query(database, "SELECT gpus, fair_share FROM usage_over_time WHERE project = '' ORDER BY time")
+    assert max(row["gpus"] for row in whole) == 2
+    assert whole[-1]["fair_share"] == 2
+    decided = await query(database, "SELECT type, data FROM decisions WHERE type LIKE 'PreemptionDecided%'")
+    assert len(decided) == 1
+
+
+async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped(
+    postgres: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
+    wires = history("preemption-of-one-node-3")
+    whole, parts = Log(dict(wires[0].headers)["ce_domain"].decode()), Log(dict(wires[0].headers)["ce_domain"].decode())
+    connection = await asyncpg.connect(database)
+    await connection.execute("CREATE DATABASE other_half")
+    await connection.close()
+    other = postgres.dsn.rpartition("/")[0] + "/other_half"
+    whole.append(wires)
+    async with Auditor(whole, database, tmp_path / "whole").running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+    for begin in range(0, len(wires), 9):
+        parts.append(wires[begin : begin + 9])
+        last = min(len(wires), begin + 9) - 1
+        async with Auditor(parts, other, tmp_path / f"{begin}").running() as auditor:
+            await auditor.until("a part is archived", lambda: auditor.value("bailiff_archive_head_seq") == last)  # noqa: B023
+    for table in ("jobs", "attempts", "evictions", "nodes"):
+        assert await query(other, f"SELECT * FROM {table} t ORDER BY t") == await query(
+            database, f"SELECT * FROM {table} t ORDER BY t"
+        ), table
+    connection = await asyncpg.connect(database)
+    await connection.execute("DROP DATABASE other_half WITH (FORCE)")
+    await connection.close()
+
+
+# --- erasure
+
+
+async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database: str, tmp_path: Path) -> None:
+    story, log = busy(), Log()
+    log.append(story.wires)
+    key = b"pool-a/train-1/digest"
+    spec = canonical_json({"salt": "00" * 16, "spec": JobSpec(command=("train", "--for", "Ada")).to_data()})
+    log.cluster.store(topics.JOB_SPECS.name, 0, key, (), spec)
+    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires))
+    before = await archived(database)
+    await query(database, "INSERT INTO actors (actor, name) VALUES ('u-7', 'Ada Lovelace')")
+    assert (await whole_database(database)).count("Ada") == 1  # the archive has no spec, and the name in one place only
+    await query(database, "DELETE FROM actors WHERE actor = 'u-7'")
+    log.cluster.store(topics.JOB_SPECS.name, 0, key, (), b"")
+    assert "Ada" not in await whole_database(database)
+    assert await archived(database) == before == log.messages()
+    async with from_archive(database, None) as source:
+        chain = SealChain("pool-a")
+        for body in source.seals:
+            chain.take(body)
+        assert (await verify("pool-a", source.messages, SealedWalk(chain)))["ok"]
+    assert (await replay("pool-a", given(before)))["ok"]
+
+
+async def whole_database(dsn: str) -> str:
+    """Every row of every table as text."""
+    tables = await query(dsn, "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'")
+    return "".join([str(await query(dsn, f"SELECT * FROM {row['name']}")) for row in tables])
+
+
+# --- migrations
+
+
+@pytest.mark.parametrize("version", range(len(migrations())))
+async def test_every_earlier_version_of_the_schema_becomes_the_newest(version: int, database: str) -> None:
+    connection = await connect(database, 30)
+    steps = migrations()
+    if version:
+        assert await migrate(connection, steps[:version]) == version
+    assert await migrate(connection, steps) == len(steps) - version
+    assert await migrate(connection, steps) == 0
+    found = await shape(database)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await migrate(connection, steps)
+    assert await shape(database) == found
+    await connection.close()
+
+
+async def shape(dsn: str) -> str:
+    columns = await query(
+        dsn, "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+        "WHERE table_schema = 'public' ORDER BY 1, 2"
+    )  # fmt: skip
+    indexes = await query(dsn, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1")
+    return f"{columns}{indexes}"
+
+
+async def test_a_schema_of_a_later_release_or_of_other_steps_is_left_alone(database: str) -> None:
+    connection = await connect(database, 30)
+    steps = migrations()
+    await migrate(connection, steps)
+    with pytest.raises(MustStop, match="use a newer release"):
+        await migrate(connection, steps[:-1])
+    with pytest.raises(MustStop, match="another migration 1"):
+        await migrate(connection, [dataclasses.replace(steps[0], sql="SELECT 1"), *steps[1:]])
+    await connection.close()
+
+
+RELEASED = {
+    1: "50b4233a18ade9bc",
+    2: "307fdcf28cdbced7",
+    3: "0fe2568178982261",
+    4: "aa7954637aa29200",
+    5: "02cccaffaa685102",
+}
+
+
+def test_a_migration_that_was_released_is_never_changed() -> None:
+    assert {step.version: hashlib.sha256(step.sql.encode()).hexdigest()[:16] for step in migrations()} == RELEASED
+
+
+async def test_a_record_of_a_later_release_stops_the_auditor_behind_what_it_can_read(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    headers = tuple((name, b"bailiff.audit.Later.v1" if name == "ce_type" else value) for name, value in wires[9].headers)
+    log.append([*wires[:9], dataclasses.replace(wires[9], headers=headers)])
+    auditor = Auditor(log, database, tmp_path)
+    with pytest.raises(UnreadableRecord, match=r"pool-a#9 bailiff\.audit\.Later"):
+        await asyncio.wait_for(auditor.service.run(auditor.stop), 60)
+    assert await archived(database) == log.messages()[:9]

@@ -1,0 +1,22 @@
+"""The PostgreSQL of the devstack: it starts whoever we are, keeps what was committed when killed, and leaves nothing behind."""
+
+from pathlib import Path
+
+import pytest
+from tests.archive_kit import query
+
+from bailiff_devstack.postgres import EmbeddedPostgres, PostgresStartError
+
+
+async def test_what_was_committed_outlives_a_kill_and_the_address_stays(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path / "pg") as server:
+        address = server.dsn
+        await query(address, "CREATE TABLE kept AS SELECT 1 AS one")
+        server.kill9()
+        server.start()
+        assert server.dsn == address
+        assert await query(address, "SELECT one FROM kept") == [{"one": 1}]
+        with pytest.raises(PostgresStartError, match="runs already"):
+            EmbeddedPostgres(tmp_path / "pg").start()
+    assert server._backends() == []
+    assert (tmp_path / "pg" / "password").stat().st_mode & 0o077 == 0

@@ -1,0 +1,199 @@
+"""Seals of the auditor, on a real PostgreSQL: published, gone on from, refused with a strange key, and held against the log."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.archive_kit import Auditor, Log, archived, query
+from tests.bench.synthetic import long_log
+
+from bailiff import proofs
+from bailiff.problem import Problem
+from bailiff.sources import Source, from_archive, from_file
+from bailiff.stretches import write_stretches
+from bailiff.walk import replay, verify
+from bailiff_bus import topics
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_private_key, make_proof, seal_in
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import subtrees_of
+
+WIRES = long_log(700)[:700]
+OFTEN = {"seal_records": 100, "seal_seconds": 3600}
+
+
+async def given(messages):
+    for message in messages:
+        yield message
+
+
+def published(log: Log) -> list[LogSealed | SealingKey]:
+    return [body for message in log.seals() if (body := seal_in(message, log.domain)) is not None]
+
+
+def judged(log: Log, trusted: tuple[str, ...] = ()) -> SealChain:
+    chain = SealChain(log.domain, frozenset(trusted))
+    for body in published(log):
+        chain.take(body)
+    return chain
+
+
+async def test_each_seal_continues_the_one_before_it_whoever_made_that(database: str, tmp_path: Path) -> None:
+    log = Log()
+    key = tmp_path / "key"
+    make_private_key(key)
+    for begin, end in ((0, 150), (150, 420), (420, 700)):
+        log.append(WIRES[begin:end])
+        async with Auditor(log, database, tmp_path / f"{begin}", seal_key=key, **OFTEN).running() as auditor:
+            await auditor.until("it is archived and sealed", lambda size=end: auditor.value("bailiff_sealed_records") == size)
+    chain = judged(log)
+    assert len(chain.keys) == 1
+    assert [seal.size for seal in chain.seals] == [150, 420, 700]
+    found = await verify(log.domain, given(log.messages()), SealedWalk(chain))
+    assert found["ok"]
+    assert (found["seals"], found["sealed"]) == (3, 700)
+    rows = await query(database, "SELECT size FROM seal_list ORDER BY size")
+    assert [row["size"] for row in rows] == [150, 420, 700]
+
+
+async def test_a_seal_whose_maker_died_before_noting_it_is_found_and_gone_on_from(database: str, tmp_path: Path) -> None:
+    log = Log()
+    log.append(WIRES[:200])
+    key = tmp_path / "key"
+    make_private_key(key)
+    async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 200)
+    await query(database, "DELETE FROM seals")
+    await query(database, "UPDATE domains SET seals_offset = 0")
+    log.append(WIRES[200:320])
+    async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as other:
+        await other.until("it is sealed on", lambda: other.value("bailiff_sealed_records") == 320)
+    assert [seal.size for seal in judged(log).seals] == [200, 320]
+    assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [200, 320]
+
+
+async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(database: str, tmp_path: Path) -> None:
+    log = Log()
+    old, new = tmp_path / "old", tmp_path / "new"
+    make_private_key(old)
+    make_private_key(new)
+    log.append(WIRES[:150])
+    async with Auditor(log, database, tmp_path / "a", seal_key=old, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 150)
+    log.append(WIRES[150:300])
+    async with Auditor(log, database, tmp_path / "b", seal_key=new, **OFTEN).running() as strange:
+        await strange.until("it is archived", lambda: strange.value("bailiff_archive_head_seq") == 299)
+        await strange.until("the strange key is refused", log.alarms)
+    assert log.alarms() == ["seal-key-unknown"]
+    assert len(published(log)) == 2
+    async with Auditor(log, database, tmp_path / "c", seal_key=new, seal_key_before=old, **OFTEN).running() as rotated:
+        await rotated.until("it is sealed with the new key", lambda: rotated.value("bailiff_sealed_records") == 300)
+    chain = judged(log)
+    assert len(chain.keys) == 2
+    assert [seal.key for seal in chain.seals] == chain.keys
+    judged(log, trusted=(chain.keys[0],))
+    with pytest.raises(Disproved, match="none of those to trust"):
+        judged(log, trusted=("A" * 43,))
+
+
+async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_sealed(database: str, tmp_path: Path) -> None:
+    log, key = Log(), tmp_path / "key"
+    make_private_key(key)
+    log.append(WIRES[:300])
+    async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
+    await query(database, "TRUNCATE records, orphans, jobs, attempts, evictions, nodes, seals, sealing_keys, project_usage")
+    await query(database, "DELETE FROM domains")
+    log.append(WIRES[300:450])
+    async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as restored:
+        await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 450)
+    assert [seal.size for seal in judged(log).seals] == [300, 450]
+    assert await archived(database) == log.messages()
+
+
+async def sealed_log(database: str, folder: Path, wires=WIRES) -> tuple[Log, str]:
+    """A log with seals over all of it, archived; and the key's public half."""
+    log, key = Log(), folder / "key"
+    make_private_key(key)
+    for begin in range(0, len(wires), 350):
+        log.append(wires[begin : begin + 350])
+        size = min(len(wires), begin + 350)
+        async with Auditor(log, database, folder / f"{begin}", seal_key=key, seal_records=1).running() as auditor:
+            await auditor.until("it is sealed", lambda size=size: auditor.value("bailiff_sealed_records") == size)
+    return log, judged(log).keys[0]
+
+
+async def test_a_proof_holds_by_itself_and_no_changed_one_does(database: str, tmp_path: Path) -> None:
+    log, key = await sealed_log(database, tmp_path)
+    seals = published(log)
+    chain = judged(log)
+    for seq in (0, 123, 349, 350, 699):
+        seal = next(each for each in chain.seals if each.size > seq)
+        source = Source(log.domain, 0, given(log.messages()), seals, ChainHead(log.domain))
+        proof = await proofs.prove(source, seq, seal)
+        proved = check_proof(json.dumps(proof), [key])
+        assert (proved.seq, proved.wire.value) == (seq, log.messages()[seq].value)
+        file = tmp_path / "proof.json"
+        file.write_text(json.dumps(proof))
+        assert proofs.checked(file, [key])["ok"]
+        assert not proofs.checked(file, ["A" * 43])["ok"]
+        for changed in tampered(proof):
+            with pytest.raises(Disproved):
+                check_proof(json.dumps(changed))
+
+
+def tampered(proof):
+    """The proof with one thing changed, each in turn."""
+    value = proof["value"]
+    yield proof | {"value": value[:-6] + ("AAAA" if value[-6:-2] != "AAAA" else "BBBB") + value[-2:]}
+    yield proof | {"seq": proof["seq"] + 1}
+    yield proof | {"domain": "pool-b"}
+    yield proof | {"path": [*proof["path"], "00" * 32]}
+    yield proof | {"path": ["00" * 32, *proof["path"][1:]]}
+    yield proof | {"headers": [*proof["headers"], ["ce_more", ""]]}
+    yield {name: part for name, part in proof.items() if name != "path"}
+    for name, other in (("size", proof["seal"]["size"] + 1), ("root", "00" * 32), ("sealed_at", 1), ("key", "A" * 43)):
+        yield proof | {"seal": proof["seal"] | {name: other}}
+
+
+async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(database: str, tmp_path: Path) -> None:
+    log, key = await sealed_log(database, tmp_path)
+    folder = tmp_path / "kept"
+    async with from_archive(database, None) as source:
+        written = await write_stretches(folder, 128, source.domain, source.partition, source.messages, source.seals)
+    assert [stretch["first_seq"] for stretch in written] == [0, 128, 256, 384, 512]
+    async with from_archive(database, None) as source:
+        again = await write_stretches(folder, 128, source.domain, source.partition, source.messages, source.seals)
+    assert again == []
+    kept = from_file(folder)
+    chain = SealChain(kept.domain, frozenset([key]))
+    for body in kept.seals:
+        chain.take(body)
+    found = await verify(kept.domain, kept.messages, SealedWalk(chain, kept.tree), kept.start)
+    assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 350)
+    assert from_file(folder).faults() == []
+    replayed = await replay(kept.domain, from_file(folder).messages)
+    assert (replayed["ok"], replayed["records"]) == (True, 640)
+    assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
+
+
+async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:
+    log, _ = await sealed_log(database, tmp_path, WIRES[:350])
+    folder = tmp_path / "kept"
+    await write_stretches(folder, 100, log.domain, 0, given(log.messages()), published(log))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["stretches"][1]["after"] = "00" * 32
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(Problem, match="another record 199"):
+        await write_stretches(folder, 100, log.domain, 0, given(log.messages()), published(log))
+
+
+def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:
+    seal = LogSealed(identity="00" * 32, size=3, root="00" * 32, hash="00" * 32, sealed_at=1, key="A" * 43, signature="A" * 86)
+    with pytest.raises(ValueError, match="no leaf 3"):
+        make_proof("pool-a", 3, (), b"", seal, subtrees_of([b""] * 3))
+
+
+def test_the_topic_of_seals_is_kept_for_ever() -> None:
+    assert topics.SEALS.settings_with(1)["retention.ms"] == "-1"
+    assert topics.SEALS.settings_with(1)["cleanup.policy"] == "delete"

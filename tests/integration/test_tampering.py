@@ -1,0 +1,275 @@
+"""Whatever is done to a log, to the archive or to an exported file: it is found, and where it was done is named.
+
+Each harm is done at several places (at every place in the long run), with the offsets left as they were, and with offsets
+that a careful intruder would have put in their place.
+"""
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.archive_kit import Auditor, Log, archived
+from tests.log_builder import Story
+
+from bailiff.logfile import write_log
+from bailiff.sources import from_archive, from_file
+from bailiff.stretches import seal_to
+from bailiff.walk import Verification, verify
+from bailiff_bus.archive import packed
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.port import Message
+from bailiff_bus.seals import Disproved, SealChain, SealedWalk, make_key, make_private_key, make_seal
+from bailiff_core.records import ChainHead, Wire, continues
+from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_core.records.wire import record_hash
+
+Seals = Sequence[LogSealed | SealingKey]
+Harm = Callable[[list[Message], int], list[Message]]
+
+
+def story(nonce: str) -> list[Wire]:
+    """A short busy log."""
+    told = Story(domain="pool-a")
+    told.node("n1", gpus=4)
+    for number in range(6):
+        told.submit(f"{nonce}-{number}", gpus=1)
+        told.started(f"{nonce}-{number}") if number < 4 else None
+    for number in range(3):
+        told.ends(f"{nonce}-{number}")
+    return told.wires
+
+
+OURS, OTHERS = story("train"), story("other")
+LAST = len(OURS) - 1
+SAMPLE = [1, LAST // 2, LAST - 1, LAST]
+places = pytest.mark.parametrize(
+    "at", [pytest.param(at, marks=[] if at in SAMPLE else [pytest.mark.long]) for at in range(1, LAST + 1)]
+)
+
+
+def flip(messages: list[Message], at: int) -> list[Message]:
+    value = bytearray(messages[at].value)
+    value[len(value) // 2] ^= 1
+    return [*messages[:at], dataclasses.replace(messages[at], value=bytes(value)), *messages[at + 1 :]]
+
+
+def flip_header(messages: list[Message], at: int) -> list[Message]:
+    headers = tuple((name, b"999" if name == "ce_policy" else value) for name, value in messages[at].headers)
+    return [*messages[:at], dataclasses.replace(messages[at], headers=headers), *messages[at + 1 :]]
+
+
+def drop(messages: list[Message], at: int) -> list[Message]:
+    return messages[:at] + messages[at + 1 :]
+
+
+def insert(messages: list[Message], at: int) -> list[Message]:
+    """A record that continues the one before it, as somebody can make who knows the rules."""
+    before = messages[at - 1]
+    said = dict(before.headers)
+    prev = record_hash(Wire(before.headers, before.value))
+    changed = {"ce_seq": b"%d" % at, "ce_prev": prev.encode(), "ce_type": b"bailiff.audit.ClockAdvanced.v1"}
+    headers = tuple((said | changed).items())
+    return [*messages[:at], dataclasses.replace(before, headers=headers, value=b"{}"), *messages[at:]]
+
+
+def reorder(messages: list[Message], at: int) -> list[Message]:
+    return [*messages[: at - 1], messages[at], messages[at - 1], *messages[at + 1 :]]
+
+
+def duplicate(messages: list[Message], at: int) -> list[Message]:
+    return [*messages[: at + 1], *messages[at:]]
+
+
+def truncate(messages: list[Message], at: int) -> list[Message]:
+    return messages[:at]
+
+
+def splice(messages: list[Message], at: int) -> list[Message]:
+    """From here on another log of the same pool."""
+    others = [dataclasses.replace(messages[0], headers=wire.headers, value=wire.value) for wire in OTHERS]
+    return messages[:at] + others[at:]
+
+
+def write_anew(messages: list[Message], at: int) -> list[Message]:
+    """One record changed, and every later one chained to it again, so that the chain is whole."""
+    found, head = list(messages[:at]), ChainHead("pool-a")
+    for message in found:
+        after = continues(head, Wire(message.headers, message.value))
+        assert isinstance(after, ChainHead)
+        head = after
+    for message in flip_header(messages, at)[at:]:
+        headers = tuple((name, head.hash.encode() if name == "ce_prev" else value) for name, value in message.headers)
+        after = continues(head, Wire(headers, message.value))
+        assert isinstance(after, ChainHead)
+        head = after
+        found.append(dataclasses.replace(message, headers=headers))
+    return found
+
+
+HARMS = (flip, flip_header, drop, insert, reorder, duplicate, truncate, splice, write_anew)
+harms = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Message], Seals, bytes]:
+    """The log as Kafka holds it, sealed three times, the last time to its end; and the private key."""
+    log = Log()
+    log.append(OURS)
+    private = make_private_key(tmp_path_factory.mktemp("key") / "key")
+    return log.messages(), seals_of(log.messages(), private), private
+
+
+def seals_of(messages: list[Message], private: bytes) -> list[LogSealed | SealingKey]:
+    tree, head, identity = Frontier(), ChainHead("pool-a"), ""
+    found: list[LogSealed | SealingKey] = []
+    base, later = Frontier(), list[bytes]()
+    for number, message in enumerate(messages, 1):
+        after = continues(head, Wire(message.headers, message.value))
+        assert isinstance(after, ChainHead)
+        head, identity = after, identity or after.hash
+        later.append(leaf_hash(bytes.fromhex(head.hash)))
+        tree.append(later[-1])
+        if number in (len(messages) // 3, 2 * len(messages) // 3, len(messages)):
+            if not found:
+                found.append(make_key(private, "pool-a", identity))
+            found.append(make_seal(private, "pool-a", identity, tree, head.hash, number, base.size, base.followed_by(later)))
+            base, later = tree.copy(), []
+    return found
+
+
+def renumbered(messages: list[Message]) -> list[Message]:
+    return [dataclasses.replace(message, offset=offset) for offset, message in enumerate(messages)]
+
+
+async def given(messages: Sequence[Message]):
+    for message in messages:
+        yield message
+
+
+def walk_of(seals: Seals) -> SealedWalk:
+    key = next(body.key for body in seals if isinstance(body, SealingKey))
+    chain = SealChain("pool-a", frozenset([key]))
+    for body in seals:
+        chain.take(body)
+    return SealedWalk(chain)
+
+
+def named(found: Verification) -> set[int]:
+    """Every seq that the report points at."""
+    seqs = {orphan["offset"] for orphan in found["orphan_list"]}
+    if found["broken"] is not None:
+        at = int(found["broken"]["seq"]) if found["broken"]["seq"].isdigit() else found["broken"]["offset"]
+        seqs |= {at - 1, at, found["broken"]["offset"], found["broken"]["offset"] - 1}
+    for first, last in re.findall(r"records (\d+) to (\d+)", found["seal_problem"]):
+        seqs |= set(range(int(first), int(last) + 1))
+    for only in re.findall(r"from record (\d+) at the latest", found["seal_problem"]):
+        seqs |= {int(only) - 1, int(only)}
+    return seqs
+
+
+def is_found(found: Verification, at: int, harm: Harm) -> None:
+    if harm is duplicate and found["ok"]:  # a repeat does no harm in the topic, where anybody's retry may put one
+        assert found["orphans_by_kind"] == {"repeat": 1}
+        assert found["orphan_list"][0]["offset"] == at + 1
+        return
+    assert not found["ok"]
+    assert named(found) & {at - 1, at, at + 1}, (at, found["broken"], found["seal_problem"])
+
+
+@harms
+@places
+async def test_it_is_found_in_the_log(harm: Harm, at: int, sealed: tuple[list[Message], Seals, bytes]) -> None:
+    messages, seals, _ = sealed
+    is_found(await verify("pool-a", given(renumbered(harm(messages, at))), walk_of(seals)), at, harm)
+
+
+@harms
+@places
+@pytest.mark.parametrize("careful", [False, True])
+async def test_it_is_found_in_an_exported_file(
+    harm: Harm, at: int, careful: bool, sealed: tuple[list[Message], Seals, bytes], tmp_path: Path
+) -> None:
+    messages, seals, _ = sealed
+    harmed = renumbered(harm(messages, at)) if careful else harm(messages, at)
+    file = tmp_path / "log.jsonl"
+    with file.open("w") as out:
+        await write_log(out, "pool-a", 0, given(harmed), [seal_to(seal) for seal in seals])
+    source = from_file(file)
+    is_found(await verify("pool-a", source.messages, walk_of(source.seals)), at, harm)
+
+
+async def test_a_log_without_harm_is_whole_in_every_form(
+    sealed: tuple[list[Message], Seals, bytes], database: str, tmp_path: Path
+) -> None:
+    messages, seals, _ = sealed
+    assert (await verify("pool-a", given(messages), walk_of(seals)))["ok"]
+    log = Log()
+    log.append(OURS)
+    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(OURS))
+    async with from_archive(database, "pool-a") as source:
+        assert (await verify("pool-a", source.messages, walk_of(source.seals)))["ok"]
+
+
+async def test_it_is_found_in_the_archive(database: str, tmp_path: Path) -> None:
+    log = Log()
+    log.append(OURS)
+    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(OURS))
+    messages = await archived(database)
+    for harm in HARMS:
+        for at in (1, LAST // 2, LAST):
+            await put(database, renumbered(harm(messages, at)))
+            async with from_archive(database, "pool-a") as source:
+                is_found(await verify("pool-a", source.messages, walk_of(source.seals)), at, harm)
+    await put(database, messages)
+    async with from_archive(database, "pool-a") as source:
+        assert (await verify("pool-a", source.messages, walk_of(source.seals)))["ok"]
+
+
+async def put(dsn: str, messages: list[Message]) -> None:
+    """As somebody who may write to the database."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            rows = {row["seq"]: tuple(row) for row in await connection.fetch("SELECT * FROM records ORDER BY seq")}
+            columns = [row["column_name"] for row in await connection.fetch(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = 'records' ORDER BY ordinal_position"
+            )]  # fmt: skip
+            await connection.execute("TRUNCATE records")
+            like = dict(zip(columns, rows[min(rows)], strict=True))
+            new = [
+                like | {"seq": seq, "offset": message.offset, "headers": packed(message.headers), "value": message.value}
+                for seq, message in enumerate(messages)
+            ]
+            await connection.copy_records_to_table(
+                "records", records=[tuple(row[name] for name in columns) for row in new], columns=columns
+            )
+    finally:
+        await connection.close()
+
+
+async def test_a_history_sealed_again_with_another_key_is_found(
+    sealed: tuple[list[Message], Seals, bytes], tmp_path: Path
+) -> None:
+    messages, seals, private = sealed
+    other = await asyncio.to_thread(make_private_key, tmp_path / "key")
+    anew = write_anew(messages, LAST // 2)
+    theirs = seals_of(anew, other)
+    ours = next(body.key for body in seals if isinstance(body, SealingKey))
+    chain = SealChain("pool-a", frozenset([ours]))
+    with pytest.raises(Disproved, match="none of those to trust"):
+        chain.take(theirs[0])
+    chain = SealChain("pool-a")
+    for body in seals[:2]:
+        chain.take(body)
+    for body in theirs:
+        with pytest.raises(Disproved, match=r"did not sign that|was not the log's key"):
+            chain.take(body)
+    for body in seals_of(anew, private)[2:]:  # with the right key; the first seal is from before the change
+        with pytest.raises(Disproved, match=r"different roots|does not continue|is missing|of another log"):
+            walk_of(seals).chain.take(body)

@@ -1,0 +1,138 @@
+"""The auditor as a process on a real Kafka and a real PostgreSQL, both of which it outlives: what is archived is the log.
+
+It is killed at random places while the log grows (5 times; 50 in the long run), PostgreSQL is killed in the middle, and a
+second replica stands by.
+"""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.archive_kit import archived, head
+from tests.bench.synthetic import plain_log
+from tests.system import PATIENCE_S
+
+from bailiff_bus import topics
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.port import Message
+from bailiff_core.records import Wire
+from bailiff_devstack.stack import Plan, Stack
+
+SLICE = 50
+OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
+    """Kafka with the topics of one pool, and PostgreSQL; no service yet."""
+    stack = Stack(tmp_path, Plan(env=OFTEN), progress=print)
+    try:
+        await asyncio.to_thread(stack.start_kafka)
+        await asyncio.to_thread(stack.postgres.start)
+        yield stack
+    finally:
+        await asyncio.to_thread(stack.stop)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kills", "seed"), [(5, 1), pytest.param(50, 2, marks=pytest.mark.long)])
+async def test_killed_at_random_under_load_the_archive_equals_the_log(
+    stack: Stack, kills: int, seed: int, tmp_path: Path
+) -> None:
+    dice = random.Random(seed)
+    wires = list(plain_log(700 * kills))
+    places = sorted(dice.sample(range(100, len(wires) - 1_000), kills))
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        stack.start_service("auditor")
+        stack.start_service("auditor", replica="-2")
+        growing = asyncio.create_task(grow(bus, wires))
+        for number, place in enumerate(places):
+            victim = ("auditor", "auditor-2")[number % 2]
+            await until_archived(stack, place)
+            await asyncio.to_thread(stack.processes.kill9, victim)
+            if number == kills // 2:
+                await asyncio.to_thread(stack.postgres.kill9)
+                await asyncio.to_thread(stack.postgres.start)
+            stack.start_service("auditor", replica=victim.removeprefix("auditor"))
+        await growing
+        await until_archived(stack, len(wires) - 1)
+        log = await everything(bus)
+    finally:
+        await bus.close()
+    assert await archived(stack.postgres.dsn) == log
+    assert [message.value for message in log] == [wire.value for wire in wires]
+    await asyncio.to_thread(stack.processes.wait_ready, "auditor", "auditor-2", timeout_s=PATIENCE_S)
+
+    # The command finds the same: in Kafka, in the archive, and for one record with nothing but a file.
+    assert bailiff(stack, "audit", "verify")["ok"]
+    found = bailiff(stack, "audit", "verify", "--archive", stack.postgres.dsn)
+    assert (found["ok"], found["records"]) == (True, len(wires))
+    assert found["sealed"] >= len(wires) - 1_000
+    assert bailiff(stack, "audit", "seals")["ok"]
+    proof = tmp_path / "proof.json"
+    command(stack, "audit", "prove", "321", "--to", str(proof))
+    checked = bailiff(None, "audit", "check-proof", str(proof), "--trust", found["seal_keys"][0])
+    assert (checked["ok"], checked["seq"]) == (True, 321)
+    command(stack, "audit", "export", str(tmp_path / "kept"), "--stretch", "1000", "--archive", stack.postgres.dsn)
+    kept = bailiff(None, "audit", "verify", "--file", str(tmp_path / "kept"), "--trust", found["seal_keys"][0])
+    assert kept["ok"]
+    assert kept["records"] >= len(wires) - 2_000
+
+
+async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
+    """The log, some records at a time."""
+    producer = await bus.producer()
+    for begin in range(0, len(wires), SLICE):
+        sent = [
+            await producer.send(topics.AUDIT.name, wire.value, key=b"pool-a", headers=wire.headers, partition=0)
+            for wire in wires[begin : begin + SLICE]
+        ]
+        await asyncio.gather(*sent)
+
+
+async def until_archived(stack: Stack, seq: int) -> None:
+    """Wait until this record is in the archive, whoever puts it there."""
+    async with asyncio.timeout(PATIENCE_S * 2):
+        while True:
+            try:
+                if await head(stack.postgres.dsn) >= seq:
+                    return
+            except (OSError, asyncpg.PostgresError):
+                pass  # it has just been killed
+            await asyncio.sleep(0.02)
+
+
+async def everything(bus: KafkaBus) -> list[Message]:
+    """The log as Kafka holds it."""
+    span = (await bus.spans(topics.AUDIT.name))[0]
+    reader = await bus.reader([(topics.AUDIT.name, 0, span.begin)])
+    found: list[Message] = []
+    while reader.position(topics.AUDIT.name, 0) < span.end:
+        found += await reader.read()
+    return found
+
+
+def command(stack: Stack | None, *arguments: str) -> str:
+    """What `bailiff` prints; it must succeed."""
+    env = {"BAILIFF_KAFKA__BOOTSTRAP": stack.kafka.bootstrap if stack is not None else "127.0.0.1:1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "bailiff", *arguments],
+        env={**os.environ, **env}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def bailiff(stack: Stack | None, *arguments: str) -> dict:
+    """The same as data."""
+    return json.loads(command(stack, *arguments, "-o", "json"))
