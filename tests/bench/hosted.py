@@ -51,7 +51,7 @@ async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
         for job, seconds in lives.items():
             headers, value = submit_message(DOMAIN, job, gpus=0, run_for=seconds, talks="10:0.1")
             await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
-        await reports.until("all places are taken", lambda: reports.seen["TaskIsRunning"] >= jobs)
+        await reports.until("all places are taken", lambda: len(order["TaskIsRunning"]) >= jobs)
         for each in order.values():
             each.clear()
         cpu, began = cpu_seconds(stack), asyncio.get_running_loop().time()
