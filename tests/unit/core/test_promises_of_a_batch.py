@@ -1,6 +1,10 @@
 """A promise made in a batch is not taken away in the same batch: the next one does it, and all are back in the queue.
 
 Under reclaim there is nothing to take: a promise keeps its project within its share, and what is within it is left alone.
+Under preempt a promise that another of the same project got by reclaim is never enough by itself: whoever asks for no more
+would have reclaimed that room first, being more urgent, and for more `within-share` asks for running victims of the project
+in any case. So only those whom consolidate moved, as here, and under the scope `pool` promises to other projects between
+quota and share, are left for the next batch.
 """
 
 import pytest
