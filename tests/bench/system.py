@@ -69,7 +69,7 @@ async def watching(
     bus = KafkaBus(bootstrap)
     spans = await bus.spans(topic)
     await bus.close()
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=100)
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=500)
     await consumer.start()
     partitions = [TopicPartition(topic, number) for number in spans]
     consumer.assign(partitions)
@@ -119,7 +119,7 @@ async def raw_hops(bootstrap: str, hops: int, flushed: Sequence[int] = ()) -> As
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumers = []
     for name in names:
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=100)
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=500)
         await consumer.start()
         consumer.assign([TopicPartition(name, 0)])
         consumer.seek(TopicPartition(name, 0), 0)
