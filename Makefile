@@ -17,7 +17,7 @@ install: $(VENV)/.installed ## virtual environment with all distributions and th
 
 install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 
-demo: install ## the 8-GPU story on a real Kafka, then its proof (GPUS=nvml for this machine's own GPUs)
+demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs)
 	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS)
 
 up: install ## start the same system and leave it running

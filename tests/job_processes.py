@@ -40,5 +40,6 @@ def processes_of(folder: Path) -> list[int]:
 def is_supervisor(pid: int) -> bool:
     """Whether this process watches over a task."""
     with contextlib.suppress(OSError):
-        return b"supervisor.py" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
+        command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+        return b"supervisor.py" in command or b"bailiff_node_agent.runtime.container" in command
     return False

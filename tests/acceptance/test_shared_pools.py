@@ -8,7 +8,7 @@ from tests.system import GIB, POLICY, System, Watch
 
 from bailiff_bus.messages import JobSpec, SubmitJob
 from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.policy import Policy
+from bailiff_core.model.policy import Policy, RestartRules
 from bailiff_core.records.decisions import (
     EvictionDecided,
     JobEnded,
@@ -20,7 +20,7 @@ from bailiff_core.records.decisions import (
 )
 from bailiff_core.records.facts import EvictionStaged, TaskReleased, TaskStarted
 
-POOLS = {"cpus": 2, "lonely": 2, "rigid": 1, "elastic": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
+POOLS = {"cpus": 2, "lonely": 2, "rigid": 1, "elastic": 1, "resized": 1, "sweep": 1, "serving": 1, "shares": 1, "cluster": 2}
 
 
 CPU_ONLY = {"gpus": "0", "cpu_milli": 4000, "memory_bytes": 16 * GIB}
@@ -85,7 +85,7 @@ async def test_a_rigid_gang_over_quota_leaves_whole_and_comes_back(shared: Syste
 async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System) -> None:
     async with shared.watch("elastic") as pool:
         await pool.apply(TWO)
-        await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, project="a")
+        await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, elastic="live", project="a")
         await pool.until_gpus(a=8)
 
         await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
@@ -104,6 +104,22 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
         assert pool.facts(JobGrown, job="a-elastic")
         started = [fact.task for fact in pool.facts(TaskStarted, job="a-elastic")]
         assert sorted(started) == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+        await pool.verify()
+
+
+async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_size(shared: System) -> None:
+    async with shared.watch("resized") as pool:
+        await pool.apply(TWO.model_copy(update={"restarts": RestartRules(grow_after=0)}))
+        await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, project="a")
+        await pool.until_gpus(a=8)
+
+        await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.until_gpus(a=4, b=4)
+        assert pool.job("a-elastic").attempt == 2
+        pool.tell("b-demo")
+        await pool.until_gpus(a=8, b=0)
+        assert pool.job("a-elastic").attempt == 3
+        assert {fact.cause for fact in pool.facts(JobRequeued, job="a-elastic")} == {"resize"}
         await pool.verify()
 
 

@@ -1,20 +1,26 @@
-"""A gang of two torchruns with two ranks each, preempted on a real Kafka by real agents: the same weights to the last bit."""
+"""A gang of two torchruns with two ranks each on a real Kafka and real agents: preempted, drained, a rank of it killed.
 
+In the end its weights are those of four ranks that nobody interrupted, to the last bit.
+"""
+
+import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.system import System
+from tests.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
-from bailiff_core.records.facts import EvictionStaged, TaskResumed
+from bailiff_core.records.facts import Checkpoint, EvictionStaged, TaskResumed
+from bailiff_node_agent.runtime import TaskKey, supervisor, wall
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-SCRIPT, STEPS = ROOT / "docs/jobs/train_ddp.py", 1500
+SCRIPT, STEPS = ROOT / "docs/jobs/train_ddp.py", 3000
 FRAMEWORKS = Path(os.environ.get("BAILIFF_TEST_FRAMEWORKS", ROOT / ".venv-frameworks/bin/python"))
 SLOW_S = 300  # importing PyTorch five times on two cores takes its time
 
@@ -41,6 +47,47 @@ def left_alone(tmp_path: Path) -> str:
     return weights(done.stdout)
 
 
+def saved_together(pool: Watch, attempt: int) -> Checkpoint:
+    """What both tasks have saved when they were told to leave: one step, which all of their ranks had agreed on."""
+    stages = pool.facts(EvictionStaged, job="ddp", attempt=attempt, stage="checkpoint_committed")
+    saved = [fact.checkpoint for fact in stages if fact.checkpoint is not None]
+    assert len(saved) == 2, stages
+    assert len({(one.step, one.agreed) for one in saved}) == 1, saved
+    assert saved[0].agreed
+    assert not pool.facts(EvictionStaged, job="ddp", attempt=attempt, stage="term_sent")
+    return saved[0]
+
+
+async def back(pool: Watch, attempt: int) -> list[TaskResumed]:
+    """Both tasks are at work again."""
+    await pool.until(f"both train in attempt {attempt}", lambda _: len(resumed(pool, attempt)) == 2, SLOW_S)
+    return resumed(pool, attempt)
+
+
+def resumed(pool: Watch, attempt: int) -> list[TaskResumed]:
+    return pool.facts(TaskResumed, job="ddp", attempt=attempt)
+
+
+def control(pool: Watch, task: int) -> Path:
+    """The control directory of the task's present attempt."""
+    job = pool.job("ddp")
+    node = pool.pool.nodes[job.tasks[task].node].name
+    return pool.system.folder / "state/node-agent/pool-b" / node / "tasks" / str(TaskKey("ddp", job.attempt, str(task)))
+
+
+def kill_a_rank(pool: Watch, task: int) -> None:
+    """One of the workers that this task's torchrun has started."""
+    above = json.loads((control(pool, task) / "running.json").read_text())["supervisor_pid"]
+    ranks = [
+        process
+        for process in supervisor.descendants({above}, supervisor.scan())
+        if Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[-3:-1] == [bytes(SCRIPT), str(STEPS).encode()]
+        and b"torch.distributed.run" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    ]
+    assert len(ranks) == 2, ranks
+    supervisor.send(ranks[1], signal.SIGKILL)
+
+
 async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
     left_alone: str, system: System, tmp_path: Path
 ) -> None:
@@ -50,19 +97,40 @@ async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(
             f"exec {TORCHRUN} --nnodes 2 --node-rank $RANK --nproc-per-node 2 --master-addr 127.0.0.1 --master-port $MASTER_PORT "
             f"{SCRIPT} {STEPS} > {tmp_path}/output-$BAILIFF_ATTEMPT-$RANK 2>&1"
         )
-        await pool.submit("ddp", run, tasks=2, gpus=4, grace_s=120, env=ENV)
-        await pool.until("both tasks train", lambda _: len(pool.facts(TaskResumed, job="ddp")) == 2, SLOW_S)
+        await pool.submit("ddp", run, tasks=2, gpus=4, grace_s=120, env=ENV, max_failures=1, restart_backoff=100_000)
+        await back(pool, 1)
+
         await pool.submit("ddp-urgent", pool.until_told(), tasks=2, gpus=4, kind="inference")
-        requeued = await pool.record(JobRequeued, job="ddp", within_s=SLOW_S)
-        assert requeued.outcome == "preempted"
-        saved = [fact.checkpoint for fact in pool.facts(EvictionStaged, job="ddp", stage="checkpoint_committed")]
-        assert len({(one.step, one.agreed) for one in saved if one}) == 1, saved
-        assert not pool.facts(EvictionStaged, job="ddp", stage="term_sent")
+        requeued = await pool.record(JobRequeued, job="ddp", attempt=1, within_s=SLOW_S)
+        assert (requeued.outcome, requeued.cause) == ("preempted", "preemption")
+        saved = saved_together(pool, 1)
         await pool.until_running("ddp-urgent")
         pool.tell("ddp-urgent")
+        assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 2)] == [(saved.step + 1, 1, 0)] * 2
+
+        node = pool.pool.nodes[pool.job("ddp").tasks[1].node].name
+        try:
+            system.command("pool-b", "drain", node, "--quick", "--reason", "driver", "--yes")
+            requeued = await pool.record(JobRequeued, job="ddp", attempt=2, within_s=SLOW_S)
+            assert (requeued.outcome, requeued.cause) == ("preempted", "drain")
+            saved = saved_together(pool, 2)
+        finally:
+            system.command("pool-b", "undrain", node)
+        assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in await back(pool, 3)] == [(saved.step + 1, 2, 0)] * 2
+
+        async def has_gone_on() -> bool:
+            return (wall.read_steps(control(pool, 0)).published or 0) >= saved.step + 50
+
+        await pool.until_true("steps were done that nobody has saved", has_gone_on, SLOW_S)
+        kill_a_rank(pool, task=1)
+        requeued = await pool.record(JobRequeued, job="ddp", attempt=3, within_s=SLOW_S)
+        assert (requeued.outcome, pool.job("ddp").failures) == ("failed", 1)
+        again = await back(pool, 4)
+        kept = {(fact.step, fact.from_attempt) for fact in again}
+        assert kept <= {(saved.step + 1, 2), *((step, 3) for step in range(500, STEPS, 500))}, "the newest that all had committed"
+        assert len(kept) == 1, "all ranks go on from one step"
+        assert all(fact.steps_lost > 0 for fact in again), again
+
         await pool.until("the gang has finished", lambda _: pool.job("ddp").phase == "succeeded", SLOW_S)
-        back = pool.facts(TaskResumed, job="ddp", attempt=2)
-        assert saved[0] is not None
-        assert [(fact.step, fact.from_attempt, fact.steps_lost) for fact in back] == [(saved[0].step + 1, 1, 0)] * 2
-        assert weights((tmp_path / "output-2-0").read_text()) == left_alone
+        assert weights((tmp_path / "output-4-0").read_text()) == left_alone
         await pool.verify()

@@ -12,7 +12,24 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import archive, core, engine, fleet, fold, intake, job, placements, preemptions, replicas, restart, told
+from . import (
+    archive,
+    control,
+    core,
+    engine,
+    fleet,
+    fold,
+    hosted,
+    intake,
+    job,
+    pause,
+    placements,
+    preemptions,
+    replicas,
+    restart,
+    told,
+    wasted,
+)
 from .table import Row, Run, show
 
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
@@ -27,6 +44,10 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "fleet": fleet.measure,
     "restart": restart.measure,
     "job": job.measure,
+    "control": control.measure,
+    "wasted": wasted.measure,
+    "pause": pause.measure,
+    "hosted": hosted.measure,
     "archive": archive.measure,
 }
 

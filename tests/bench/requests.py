@@ -10,10 +10,10 @@ from bailiff_core.model.demand import JobDemand, TaskGroup
 
 
 def submit_message(
-    domain: str, job: str, *, gpus: int = 1, priority_class: str = "train", run_for: float | None = None
+    domain: str, job: str, *, gpus: int = 1, priority_class: str = "train", run_for: float | None = None, talks: str = ""
 ) -> tuple[Headers, bytes]:
-    """A job of one task; without `run_for` it runs until it is told to leave, and then leaves at once."""
-    env = {"BAILIFF_SIM_ON_NOTICE": "exit"}
+    """A job of one task; without `run_for` it runs until it is told to leave, and then leaves at once. talks: PACE:SAVE_S."""
+    env = {"BAILIFF_SIM_TALKS": talks} if talks else {"BAILIFF_SIM_ON_NOTICE": "exit"}
     if run_for is not None:
         env["BAILIFF_SIM_RUN_FOR"] = str(run_for)
     group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=100, memory_bytes=1 << 28)

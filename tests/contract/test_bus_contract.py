@@ -207,6 +207,42 @@ async def test_a_message_above_the_limit_is_refused_and_the_producer_goes_on(wor
     assert (await (await producer.send(topic, b"small"))).offset == 0
 
 
+async def test_what_is_sent_together_is_as_if_sent_one_by_one(world: World) -> None:
+    """More than fits into one batch, headers and all."""
+    topic, bus = await world.topic(1), await world.client()
+    producer = await bus.producer()
+    sent = [(None if n % 3 else b"key %d" % n, (("n", b"%d" % n),), b"%d " % n * 5000) for n in range(100)]
+    batches = await producer.send_many(topic, sent)
+    after = await producer.send(topic, b"after")
+    begins = [(await batch.first).offset or 0 for batch in batches]
+    assert len(batches) > 1
+    assert begins == list(itertools.accumulate([0, *(batch.count for batch in batches)]))[:-1]
+    assert (await after).offset == 100 == sum(batch.count for batch in batches)
+    found = await read(await bus.reader([(topic, 0, 0)]), 101)
+    assert [(each.key, each.headers, each.value) for each in found[:-1]] == sent
+    assert await producer.send_many(topic, []) == []
+
+
+async def test_what_is_sent_together_goes_by_its_keys(world: World) -> None:
+    topic, bus = await world.topic(5), await world.client()
+    producer = await bus.producer()
+    keys = [b"node-%d" % n for n in range(12)]
+    for batch in await producer.send_many(topic, [(key, (), b"1") for key in keys] + [(key, (), b"2") for key in keys]):
+        await batch.first
+    alone = {key: (await (await producer.send(topic, b"3", key=key))).partition for key in keys}
+    found = await read(await bus.reader([(topic, partition, 0) for partition in range(5)]), 36)
+    assert {(each.key, each.partition) for each in found} == set(alone.items())
+    assert all([each.value for each in found if each.key == key] == [b"1", b"2", b"3"] for key in keys)
+
+
+async def test_of_what_is_sent_together_nothing_is_sent_if_one_is_too_large(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    producer = await bus.producer()
+    with pytest.raises(ValueError, match="too large"):
+        await producer.send_many(topic, [(None, (), b"small"), (None, (), bytes(topics.DEAD_LETTER_LIMIT + 1))])
+    assert (await (await producer.send(topic, b"small"))).offset == 0
+
+
 # --- reading
 
 

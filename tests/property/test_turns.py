@@ -10,6 +10,7 @@ from tests.property.random_stories import Chance, Step, checked, steps
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 DEEP = settings(QUICK, max_examples=3000)
+PARTS = 20  # each a run of minutes
 
 
 def tells(turns: list[list[Step]], *, shared: bool = False) -> None:
@@ -38,10 +39,11 @@ def test_any_longer_history_keeps_the_invariants(turns):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200)
-@given(steps(80))
-@settings(DEEP, max_examples=10_000)
-def test_any_longer_history_of_shared_pools_keeps_the_invariants(turns):
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+@given(turns=steps(80))
+@settings(DEEP, max_examples=10_000 // PARTS)
+def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, turns):
     tells(turns, shared=True)
 
 

@@ -187,6 +187,7 @@ JOB_FIELDS: Mapping[str, Field] = {
     "working_dir": Field(("spec", "working_dir")),
     "secrets": Field(("spec", "secrets")),
     "runtime": Field(("spec", "runtime")),
+    "image": Field(("spec", "image")),
 }
 GROUP_FIELDS: Mapping[str, Field] = {
     "tasks": Field(("count",)),
@@ -253,6 +254,8 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
                 (demand if part == "demand" else spec)[key] = field.read(document[name])
             except Unfriendly as error:
                 faults.append(f"{where((name,))}: {error}")
+    if "image" in document:
+        spec.setdefault("runtime", "docker")
     if "sim_run_for" in document:
         spec["runtime"] = "simulated"
         spec.setdefault("command", ["true"])

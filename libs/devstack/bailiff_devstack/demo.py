@@ -1,8 +1,9 @@
 """`make demo`: the 8-GPU story, played for real and then proved.
 
-A Kafka, the four services as processes, and jobs that are child processes, on a simulated node (or this machine's own
-GPUs). Training fills the GPUs; an urgent job is published as an event; Bailiff decides who must go; they save, leave,
-and come back by themselves. Then the log is verified, and every decision made again and compared.
+A Kafka, the four services as processes, and jobs that are child processes, on simulated nodes (or this machine's own
+GPUs). Training fills the GPUs; an urgent job is published as an event; Bailiff decides who must go; they save, leave, and
+come back by themselves. Then their node is drained, and then one of them is killed outright. In the end each has the weights
+of a run that nobody interrupted, to the last bit; the log is verified, and every decision made again and compared.
 """
 
 import argparse
@@ -11,7 +12,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -20,28 +20,28 @@ from rich.rule import Rule
 
 from bailiff import walk
 from bailiff.client import Client
-from bailiff.eventline import lines, styled
+from bailiff.eventline import lines
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec
-from bailiff_core.model.demand import JobDemand, TaskGroup
-from bailiff_core.model.pool import Job, Pool
-from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records import decisions, facts
+from bailiff_core.words import duration_text
 
-from .demo_screen import Screen
+from .demo_losses import losses, table
+from .demo_screen import Screen, whole
+from .demo_story import DOMAIN, FIRST, TRAIN_STEPS, URGENT, Story, StoryStuck
+from .demo_train import left_alone
 from .stack import CANNOT_START, Plan, Stack
 
-DOMAIN = "pool-a"
-URGENT = "serve-1"
-TRAIN_STEPS = 70
-SERVE_SECONDS = 3
-PATIENCE_S = 60.0
-PLAIN_WIDTH = 150
+PLAIN_WIDTH = 120
+TIMES = 3
 TOLD = (
     facts.JobSubmitted,
+    facts.NodeDrained,
     facts.TaskStarted,
     facts.TaskExited,
+    facts.TaskResumed,
     decisions.PreemptionRequested,
     decisions.PreemptionDecided,
+    decisions.EvictionDecided,
     decisions.JobRequeued,
     decisions.JobStartOrdered,
     decisions.JobEnded,
@@ -49,109 +49,60 @@ TOLD = (
 )
 
 
-class StoryStuck(Exception):
-    """The story did not go on in time."""
-
-
-class Story:
-    """Submits, and watches the audit log until what should happen has happened."""
-
-    def __init__(self, client: Client, screen: Screen) -> None:
-        self._client, self._screen = client, screen
-        self.pool = Pool()
-        self.records: list[Record] = []
-        self._changed = asyncio.Event()
-
-    async def follow(self) -> None:
-        """Read the log for as long as the story lasts."""
-        while not await self._client.domains():  # noqa: ASYNC110 - the log's first record comes from another process
-            await asyncio.sleep(0.05)
-        async for entry in self._client.follow(DOMAIN, pool=self.pool):
-            self.records.append(entry.record)
-            self._screen.event(entry.record, self.pool)
-            self._changed.set()
-
-    async def until(self, what: str, condition: Callable[[Pool], bool]) -> None:
-        """Wait until the state is so. Raises `StoryStuck`."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not condition(self.pool):
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise StoryStuck(f"waited {PATIENCE_S:.0f} s for this: {what}") from None
-
-    async def submit(self, job: str, gpus: int, class_name: str, command: tuple[str, ...]) -> None:
-        """Publish a request, as anybody could."""
-        group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=1 << 30)
-        demand = JobDemand(job=job, tasks=(group,), priority_class=class_name, grace=5_000_000)
-        await self._client.submit(demand, JobSpec(command=command), domain=DOMAIN)
-
-    async def play(self) -> None:
-        """From an empty node to the last training job's end."""
-        screen = self._screen
-        screen.act("A node joins")
-        await self.until("the node joins", lambda pool: bool(pool.nodes))
-        gpus = len(self.pool.nodes[0].devices)
-        asked = max(1, gpus // 2)
-        screen.act(f"Training fills all {gpus} GPUs")
-        train = (sys.executable, "-u", str(Path(__file__).with_name("demo_train.py")), str(TRAIN_STEPS))
-        names = [f"train-{number}" for number in range(1, gpus + 1)]
-        for name in names:
-            await self.submit(name, 1, "train", train)
-        await self.until("all training runs", lambda pool: _all(pool, names, "running"))
-        screen.act(f"{URGENT} is published: {asked} GPUs, class inference. None is free")
-        await self.submit(URGENT, asked, "inference", ("sleep", str(SERVE_SECONDS)))
-        await self.until("a decision", lambda pool: URGENT in pool.jobs and pool.jobs[URGENT].phase != "pending")
-        screen.act(f"Decided: {asked} of {gpus} leave; their GPUs are kept for {URGENT}")
-        await self.until(f"{URGENT} runs", lambda pool: pool.jobs[URGENT].phase in ("running", "succeeded"))
-        screen.act(f"{URGENT} runs; the others wait at their old place in the queue")
-        await self.until(f"{URGENT} ends", lambda pool: pool.jobs[URGENT].phase == "succeeded")
-        screen.act(f"{URGENT} is done; those who left come back by themselves")
-        await self.until("everybody has finished", lambda pool: _all(pool, names, "succeeded"))
-        screen.act("All training is finished")
-
-
-def _all(pool: Pool, names: list[str], phase: str) -> bool:
-    jobs: list[Job | None] = [pool.jobs.get(name) for name in names]
-    return all(job is not None and (job.phase == phase or job.phase == "succeeded") for job in jobs)
-
-
-async def tell(stack: Stack, console: Console, picture: Path | None) -> int:
-    """Play the story, then show its record and prove it."""
+async def tell(stack: Stack, console: Console, gpus: str, picture: Path | None) -> int:
+    """Play the story, then show its record and prove it. The exit code."""
+    alone = left_alone(TRAIN_STEPS)
     async with Client(KafkaBus(stack.kafka.bootstrap), source="/demo") as client:
         with Screen(console, picture) as screen:
-            story = Story(client, screen)
-            following = asyncio.ensure_future(story.follow())
+            story = Story(client, stack, screen, gpus)
             playing = asyncio.ensure_future(story.play())
+            others = [asyncio.ensure_future(story.follow()), asyncio.ensure_future(screen.redraw())]
             try:
-                await asyncio.wait([following, playing], return_when=asyncio.FIRST_COMPLETED)
-                for task in (following, playing):
+                await asyncio.wait([playing, *others], return_when=asyncio.FIRST_COMPLETED)
+                for task in (playing, *others):
                     if task.done():
                         task.result()
             finally:
-                for task in (following, playing):
+                for task in (playing, *others):
                     task.cancel()
-                await asyncio.gather(following, playing, return_exceptions=True)
-        _show_preemption(story, console)
-        return await _prove(client, console)
+                await asyncio.gather(playing, *others, return_exceptions=True)
+        _show_history(story, console)
+        same = _show_weights(story, console, alone)
+        proved = await _prove(client, console)
+        return 0 if same and proved else 1
 
 
-def _show_preemption(story: Story, console: Console) -> None:
-    """The audit stream of the preemption, and of what became of those it was about."""
-    console.print(Rule("the preemption, as the audit log has it"))
-    victims = {job.id for job in story.pool.jobs.values() if job.evictions}
-    begun = False
-    for record in story.records:
-        begun = begun or (isinstance(record.data, facts.JobSubmitted) and record.data.demand.job == URGENT)
-        about = getattr(record.data, "job", URGENT)
-        if begun and isinstance(record.data, TOLD) and about in {URGENT, *victims}:
-            for line in lines(record, story.pool):
-                console.print(styled(line), overflow="ellipsis", no_wrap=True)
+def _show_history(story: Story, console: Console) -> None:
+    """What the audit log has of the run that was preempted and of whom it left for."""
+    console.print(Rule(f"{story.hero}, as the audit log has it"))
+    told = [line for record in story.records if isinstance(record.data, TOLD) for line in lines(record, story.pool)]
+    others = {URGENT, FIRST, story.hero, ""}  # a decision's sum has no name
+    console.print(whole([line for line in told if line.said.who.partition(" ")[0].partition("/")[0] in others]))
+    cost = duration_text(story.pool.rules.preemption.restart_cost)
+    console.print(f"What is lost: work since the last checkpoint, and {cost} for a restart, as the policy has it.", style="dim")
 
 
-async def _prove(client: Client, console: Console) -> int:
-    """Verify the chain and replay every decision. The exit code."""
+def _show_weights(story: Story, console: Console, alone: str) -> bool:
+    """What each preemption cost, and whether the weights are those of a run that was left alone."""
+    found = losses(story.records, story.hero, story.killed_at)
+    console.print(Rule(f"what it cost {story.hero}"))
+    console.print(table(found))
+    console.print(Rule("the weights in the end"))
+    ended = {name: story.printed(name) for name in story.names}
+    for who, digest in (("left alone", alone), (story.hero, ended[story.hero] or "it printed none")):
+        console.print(f"{who:<11} {digest}", soft_wrap=True)
+    differ = [name for name, digest in ended.items() if digest != alone]
+    if differ or len(found) != TIMES:
+        console.print(f"[red]NOT THE SAME[/]: {', '.join(differ) or f'{story.hero} was preempted {len(found)} times'}")
+        return False
+    console.print(
+        f"[green]bit-identical[/] after {TRAIN_STEPS} steps and {TIMES} preemptions; so are the other {len(ended) - 1} runs"
+    )
+    return True
+
+
+async def _prove(client: Client, console: Console) -> bool:
+    """Verify the chain and replay every decision."""
     console.print(Rule("the proof"))
     domain = await client.domain(DOMAIN)
     spans = {domain.partition: (await client.audit_spans())[domain.partition]}
@@ -159,23 +110,24 @@ async def _prove(client: Client, console: Console) -> int:
     replayed = await walk.replay(DOMAIN, client.messages("bailiff.audit", spans))
     if not verified["ok"] or not replayed["ok"]:
         console.print(f"[red]NOT PROVED[/]: {verified['broken'] or replayed['difference'] or replayed['error']}")
-        return 1
+        return False
     console.print(
-        f"[green]verified[/]  {verified['records']} records, one hash chain from #0 to #{verified['head_seq']}, "
-        f"{verified['orphans']} orphans, head {verified['head_hash'][:16]}…"
+        f"[green]verified[/]  {verified['records']} records, one hash chain to {verified['head_hash'][:16]}…, "
+        f"{verified['orphans']} orphans"
     )
     console.print(
         f"[green]replayed[/]  {replayed['turns']} turns decided again, {replayed['decisions']} decisions, every byte the same"
     )
-    return 0
+    return True
 
 
 NEXT = """
 What to try next
-  make up                            the same system, left running; it prints how to submit to it
-  .venv/bin/bailiff --help           submit, list, describe, audit tail, audit verify, audit replay …
-  docs/kafka-interface.md            publish requests and consume decisions with plain Kafka
-  make test                          everything that holds this up
+  make up                    the same system, left running
+  .venv/bin/bailiff --help   submit, list, explain, drain, audit verify, …
+  docs/jobs.md               what a training script needs to survive this
+  docs/kafka-interface.md    publish and read with plain Kafka
+  make test                  everything that holds this up
 """
 
 
@@ -188,11 +140,11 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
-    plan = Plan(nodes=[{"name": "node-1", "domain": DOMAIN, "gpus": options.gpus}], archive=True)
+    plan = Plan(nodes=[{"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}], archive=True)
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()
-        code = asyncio.run(tell(stack, console, options.picture))
+        code = asyncio.run(tell(stack, console, options.gpus, options.picture))
         console.print(NEXT, highlight=False)
         return code
     except StoryStuck as stuck:

@@ -26,7 +26,7 @@ from .manifest import HASHERS, NAME, Damaged, File, Manifest, digest, names_in, 
 FOUND = "found.json"
 GANG_PATIENCE_S = 1800.0
 SAYS_WHOM_AFTER_S = 10.0
-LOOKS_EVERY_S = 0.1
+FIRST_LOOK_S, LOOKS_EVERY_S = 0.005, 0.1
 log = logging.getLogger("bailiff_job")
 _drafts = itertools.count()
 
@@ -256,7 +256,7 @@ class Store:
         return problem or (f"of rank {others[0]}" if others else None)
 
     def _all_words(self, words: Path, about: str) -> dict[int, str]:
-        began, told = monotonic(), False
+        began, told, pause = monotonic(), False, FIRST_LOOK_S
         while True:
             said = {_rank_of(word.name): word.suffix[1:] for word in words.iterdir() if word.name.startswith(about)}
             missing = sorted(set(range(self._world_size)) - said.keys())
@@ -271,7 +271,8 @@ class Store:
             if waited > SAYS_WHOM_AFTER_S and not told:
                 told = True
                 log.warning("waiting for rank %s to verify its part of the checkpoint", ", ".join(map(str, missing)))
-            time.sleep(LOOKS_EVERY_S)
+            time.sleep(pause)
+            pause = min(2 * pause, LOOKS_EVERY_S)
 
     def tidy(self, restored: Checkpoint | None) -> None:
         """Remove what saves left that did not end, and what this attempt saved beyond the step that it goes on from.

@@ -5,7 +5,7 @@ link sends in order. What is on disk when the agent dies is enough for the next 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import CommandBody, JobCommand
 from bailiff_bus.messages.reports import FenceSeen
+from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_bus.metrics import Metrics
 from bailiff_core.engine import RELEASE
 from bailiff_core.lifecycle.grace import PART
@@ -51,7 +52,7 @@ from .devices import DeviceInventory, DeviceReading, looked, prove_release, read
 from .devices.ledger import ShareLedger, part_of
 from .disk import Evictions, Fences, Incarnation, Reports, RunningEviction, Storage
 from .disk.fences import Verdict
-from .environment import SecretMissing, environment
+from .environment import SecretMissing, environment, folders_of
 from .hearing import Heard, stage_of, stuck_in
 from .idle import Idleness
 from .runtime import Exit, Launch, ProcessRuntime, Runtime, TaskKey, UnknownTask, User
@@ -233,7 +234,7 @@ class Agent:
             cpu_milli=cpu_milli,
             memory_bytes=memory_bytes,
             max_tasks=machine.node.max_tasks,
-            labels=machine.node.labels,
+            labels=machine.node.labels | ({DOCKER_LABEL: "true"} if "docker" in machine.node.runtimes else {}),
             devices=self._custody.facts(),
             dirty=tuple(self._custody.dirty.values()),
             tasks=tuple(self._entry(held) for held in self._held.values()),
@@ -303,12 +304,12 @@ class Agent:
         )
 
     def logs(self) -> list[tuple[TaskKey, Path]]:
-        """The log file of every process task that this agent holds."""
-        runtime = self.machine.runtimes.get("process")
+        """The log file of every task that this agent holds and that is not simulated."""
+        runtimes = self.machine.runtimes
         return [
             (held.key, runtime.log_path(held.key))
             for held in self._held.values()
-            if held.runtime == "process" and isinstance(runtime, ProcessRuntime)
+            if isinstance(runtime := runtimes[held.runtime], ProcessRuntime)
         ]
 
     # --- the lease (log protocol §7)
@@ -411,9 +412,9 @@ class Agent:
         return verdicts
 
     async def _start(self, command: StartTask) -> None:
-        """Each task under its own fence: once it was looked at, no repeat of the order starts anything more."""
+        """Each task under its own fence: no repeat of the order starts anything more. They start side by side."""
         whole = {at.task: at.devices if part_of(at, ()) is None else () for at in command.tasks}
-        verdicts = self._verdicts(command, whole)
+        verdicts, launches = self._verdicts(command, whole), list[Launch | None]()
         for task in command.tasks:
             key = TaskKey(command.job, command.attempt, str(task.task))
             if verdicts[task.task] == "stale":
@@ -425,7 +426,8 @@ class Agent:
             if refusal is not None:
                 self._tell(key, TaskNotStarted, order=command.order.seq, reason=refusal)
             else:
-                await self._launch(command, task, key)
+                launches.append(await self._ready(command, task, key))
+        await asyncio.gather(*(self._launch(launch) for launch in launches if launch is not None))
 
     def _lacks(self, command: StartTask, task: TaskAt) -> str | None:
         there = {device.id for device in self.machine.inventory.list()}
@@ -456,7 +458,8 @@ class Agent:
                 found.setdefault(device, set()).add((held.key.job, held.key.attempt, int(held.key.task)))
         return found
 
-    async def _launch(self, command: StartTask, task: TaskAt, key: TaskKey) -> None:
+    async def _ready(self, command: StartTask, task: TaskAt, key: TaskKey) -> Launch | None:
+        """From here on its devices are taken. None where it cannot be started, which is then told."""
         machine = self.machine
         if key in self._forgetting:  # a member of that number was here before
             await asyncio.wait([self._forgetting[key]])
@@ -477,18 +480,35 @@ class Agent:
             )
         except (SecretMissing, NotRunnable) as problem:
             self._tell(key, TaskNotStarted, order=command.order.seq, reason=str(problem))
-            return
+            return None
         part = part_of(task, devices)
         if part is not None:
             self._shares.enter(str(key), part)
         spec = command.spec
         line = spec.command if isinstance(spec.command, str) else list(spec.command)
-        room = {"cpu_milli": task.cpu_milli, "memory_bytes": task.memory_bytes}
         order = command.order.seq
-        launch = Launch(key, line, env, spec.working_dir, task.devices, machine.folder / "logs", **room, user=user, order=order)
-        held = self._held[key] = Held(key, spec.runtime, task.devices, order=order)
-        state = await machine.runtimes[spec.runtime].start(launch)
-        self._tell(key, TaskIsRunning)
+        launch = Launch(
+            key,
+            line,
+            env,
+            spec.working_dir,
+            task.devices,
+            machine.folder / "logs",
+            cpu_milli=task.cpu_milli,
+            memory_bytes=task.memory_bytes,
+            user=user,
+            image=spec.image or "",
+            folders=folders_of(env) if spec.runtime == "docker" else (),
+            grace_s=command.grace // 1_000_000,
+            order=order,
+        )
+        self._held[key] = Held(key, spec.runtime, task.devices, order=order)
+        return launch
+
+    async def _launch(self, launch: Launch) -> None:
+        held = self._held[launch.key]
+        state = await self.machine.runtimes[held.runtime].start(launch)
+        self._tell(held.key, TaskIsRunning)
         if isinstance(state, Exit):
             self._exited(held, state)
 
@@ -776,8 +796,9 @@ class Agent:
         """Look until the devices are seen free; those that are not in time are quarantined, and nobody gets them before."""
         machine = self.machine
         runtime = machine.runtimes[held.runtime]
-        host = await self._host(held)
-        if runtime.pids(held.key):
+        living = runtime.pids(held.key)
+        host = await self._host(held, living)
+        if living:
             self._spawn(_kill(runtime, held.key))  # what got away from its supervisor has had its grace with the others
         if held.exit_code != 0:
             await self._custody.look()  # whether a device broke under it has to be known before the room is free
@@ -801,18 +822,18 @@ class Agent:
             self._log.error("a task's processes do not end", job=held.key.job, held_by=proof.held_by)
         if held.runtime != "simulated":
             await asyncio.to_thread(self._scratch.remove, held.key)
-        after_it = await self._host(held)
+        after_it = await self._host(held, proof.living)
         held.state = "released"
         before, after = tuple(map(reading_fact, proof.before)), tuple(map(reading_fact, proof.after))
         held.last_report = self._tell(held.key, TaskIsReleased, before=before, after=after, host_before=host, host_after=after_it)
 
-    async def _host(self, held: Held) -> HostReading | None:
+    async def _host(self, held: Held, living: Collection[int]) -> HostReading | None:
         """What the task has of its machine now, beside devices; `None` for one that is only a time."""
         if held.runtime == "simulated":
             return None
         runtime = self.machine.runtimes[held.runtime]
         scratch = await asyncio.to_thread(self._scratch.used, held.key)
-        return HostReading(processes=len(runtime.pids(held.key)), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
+        return HostReading(processes=len(living), memory_bytes=runtime.memory(held.key), scratch_bytes=scratch)
 
 
 async def _kill(runtime: Runtime, key: TaskKey) -> None:

@@ -1,5 +1,7 @@
 """The environment that a task gets, as the job contract lists it."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -52,6 +54,18 @@ def environment(
         "MASTER_PORT": str(FIRST_PORT + crc32(f"{command.job}/{command.attempt}".encode()) % PORTS),
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": grace_s,
     }
+
+
+def folders_of(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """What of this machine a task with this environment finds on its paths, also where it runs in a container.
+
+    Made where they are not there yet; without one that cannot be made the engine will not start the container.
+    """
+    found = [Path(env[name]) for name in ("BAILIFF_CHECKPOINT_DIR", "BAILIFF_SCRATCH_DIR", *mps.FOLDERS) if env.get(name)]
+    for folder in found:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+    return tuple(found)
 
 
 def _share(task: TaskAt, device_bytes: int) -> dict[str, str]:

@@ -7,16 +7,21 @@ from bailiff_bus.messages import TaskAt
 PIPES = Path("/tmp/nvidia-mps")  # noqa: S108 - where the daemon is unless CUDA_MPS_PIPE_DIRECTORY says otherwise
 
 
-def daemon_runs(pipes: Path = PIPES) -> bool:
+FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY",)
+"""Variables that name folders which clients need."""
+
+
+def daemon_runs(pipes: Path) -> bool:
     """Whether an MPS daemon takes clients there."""
     return (pipes / "control").exists()
 
 
-def limits(task: TaskAt, device_bytes: int, pipes: Path = PIPES) -> dict[str, str]:
+def limits(task: TaskAt, device_bytes: int, pipes: Path | None = None) -> dict[str, str]:
     """The environment in which MPS holds the task to its share; nothing for whole devices, or where no daemon runs.
 
     Memory is limited for both kinds of share, computing only where the share is a part of the device.
     """
+    pipes = pipes or PIPES
     if (task.gpu_share_milli is None and task.gpu_share_bytes is None) or not daemon_runs(pipes):
         return {}
     memory = task.gpu_share_bytes if task.gpu_share_bytes is not None else device_bytes * (task.gpu_share_milli or 0) // 1000

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from .disk import (
 )
 from .link import Link
 from .logship import rotate_logs, ship_logs
-from .runtime import Cgroups, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
+from .runtime import Cgroups, DeviceHolds, DockerRuntime, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
 from .users import Users, pass_through
 
@@ -94,7 +94,18 @@ class NodeAgentService:
         wanted = self._settings.cgroups and self._settings.durable
         own = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]  # two agents of one name may be on one host
         cgroups = Cgroups.on_this_host(f"{node.name}-{own}", self._settings.cgroup_root) if wanted else None
-        inventory, runtimes = _parts(node, folder, cgroups)
+        incarnation = draw_incarnation(storage, machine_id=node.machine_id)
+
+        def docker(devices: DeviceHolds | None) -> DockerRuntime:
+            return DockerRuntime(
+                folder / "docker",
+                devices=devices,
+                engine=self._settings.docker_engine,
+                network=self._settings.docker_network,
+                labels={"domain": node.domain, "node": node.name, "incarnation": incarnation.incarnation},
+            )
+
+        inventory, runtimes = _parts(node, folder, cgroups, docker)
         return Machine(
             node=node,
             inventory=inventory,
@@ -103,7 +114,7 @@ class NodeAgentService:
             fences=Fences(storage),
             reports=Reports(storage),
             evictions=Evictions(storage),
-            incarnation=draw_incarnation(storage, machine_id=node.machine_id),
+            incarnation=incarnation,
             folder=folder.absolute(),
             checkpoints=checkpoints.absolute(),
             checkpoints_identity=identity(checkpoints) if shared is not None else None,
@@ -116,17 +127,27 @@ class NodeAgentService:
         )
 
 
-def _parts(node: NodeDeclaration, folder: Path, cgroups: Cgroups | None) -> tuple[DeviceInventory, dict[str, Runtime]]:
-    """The node's devices and runtimes. Simulated devices are told by both runtimes who holds them."""
+def _parts(
+    node: NodeDeclaration, folder: Path, cgroups: Cgroups | None, docker: Callable[[DeviceHolds | None], DockerRuntime]
+) -> tuple[DeviceInventory, dict[str, Runtime]]:
+    """The node's devices and runtimes. Simulated devices are told by all runtimes who holds them."""
     machine = SimulatedMachine()
     runtimes: dict[str, Runtime] = {"simulated": SimulatedRuntime(machine)}
     if node.gpus == "nvml":
         try:
-            nvml = NvmlInventory()
+            inventory: DeviceInventory = NvmlInventory()
         except NoDriver as error:
             raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}; simulate GPUs with gpus: 8xH100-80GB") from None
-        return nvml, {**runtimes, "process": ProcessRuntime(folder, cgroups=cgroups)}
+        holds: DeviceHolds | None = None
+    else:
+        inventory = holds = _simulated(node, folder, machine)
+    runtimes["process"] = ProcessRuntime(folder, devices=holds, cgroups=cgroups)
+    if "docker" in node.runtimes:
+        runtimes["docker"] = docker(holds)
+    return inventory, runtimes
 
+
+def _simulated(node: NodeDeclaration, folder: Path, machine: SimulatedMachine) -> SimulatedInventory:
     def identify(pid: int) -> int | None:
         return machine.identify(pid) or start_of_process(pid)
 
@@ -135,4 +156,4 @@ def _parts(node: NodeDeclaration, folder: Path, cgroups: Cgroups | None) -> tupl
     except ValueError as error:
         raise MustStop(ExitCode.SETTINGS, f"node {node.name}: {error}") from None
     machine.attach_devices(simulated)
-    return simulated, {**runtimes, "process": ProcessRuntime(folder, devices=simulated, cgroups=cgroups)}
+    return simulated

@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from bailiff_bus.settings import ServiceSettings
 from bailiff_core.model.document import Label, Name
 
+from .runtime.docker import ENGINE
 from .users import RunAs
 
 GIB = 1 << 30
@@ -18,7 +19,8 @@ class NodeDeclaration(BaseModel):
     """One machine, or with `count` that many simulated ones, named `name-0`, `name-1` ….
 
     gpus: `nvml` for this machine's own, or simulated ones such as `8xH100-80GB`, or `0`. CPU and memory: what jobs may
-    use; left out, it is this machine's for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones.
+    use; left out, it is this machine's for `nvml`, and 16 cores and 128 GiB per GPU for simulated ones. runtimes: with
+    `docker` it also takes jobs that name an image, and says so by the label `bailiff.runtime/docker`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,7 +33,15 @@ class NodeDeclaration(BaseModel):
     memory_bytes: Annotated[int, Field(ge=0)] | None = None
     max_tasks: Annotated[int, Field(ge=1)] = 1000
     labels: dict[Label, Label] = Field(default_factory=dict)
+    runtimes: tuple[Literal["process", "docker"], ...] = ("process",)
     machine_id: str | None = None
+
+    @field_validator("runtimes")
+    @classmethod
+    def _process_is_everywhere(cls, runtimes: tuple[str, ...]) -> tuple[str, ...]:
+        if "process" not in runtimes:
+            raise ValueError("process belongs to it: jobs without an image are placed on every node")
+        return runtimes
 
     def each(self) -> list["NodeDeclaration"]:
         """The single machines that this declares."""
@@ -60,8 +70,9 @@ class NodeAgentSettings(ServiceSettings):
     moved to `<log>.1`; 0: no limit. cgroups: keep each task in a cgroup v2 of its own, below
     cgroup_root or where this host permits. run_as: as whom tasks run where the agent is root: `submitter`, the user of this
     machine who has the submitter's name, or the one that run_as_names gives that name, with a uid from run_as_lowest_uid on;
-    or `agent`. shared_checkpoints: a folder that is the same one on all nodes, in which jobs keep their checkpoints; without
-    it each node keeps them for itself.
+    or `agent`. docker_engine: the socket of this machine's Docker engine. docker_network: the network of
+    containers, `host` for gangs over several nodes. shared_checkpoints: a folder that is the same one on all nodes, in which jobs
+    keep their checkpoints; without it each node keeps them for itself.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -76,6 +87,8 @@ class NodeAgentSettings(ServiceSettings):
     run_as_names: dict[str, str] = Field(default_factory=dict)
     run_as_lowest_uid: Annotated[int, Field(ge=0)] = 1000
     durable: bool = True
+    docker_engine: Annotated[str, Field(pattern=r"^unix://")] = ENGINE
+    docker_network: str = "host"
     secrets_dir: Path | None = None
     master_address: str | None = None
     ship_logs: bool = True

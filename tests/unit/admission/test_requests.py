@@ -16,6 +16,7 @@ from bailiff_bus.messages import (
     ReturnNode,
     SubmitJob,
 )
+from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup, TopologyRule
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -280,3 +281,37 @@ def test_what_is_sick_or_silent_may_come_back(story):
     assert isinstance(ask(story, submit(tasks=(TaskGroup(count=2, gpu_milli=8000),))), list)
     story.lost("n2")
     assert "needs 2 nodes" in refused(story, submit(tasks=(TaskGroup(count=2, gpu_milli=8000),)), "never-fits").reason
+
+
+IN_A_CONTAINER = JobSpec(command=("python", "train.py"), runtime="docker", image="registry.example:5000/team/train@sha256:ab12")
+
+
+def test_a_job_with_an_image_goes_where_containers_run(story):
+    """The log says so by a label that it asks for, beside those of its own."""
+    found = refused(story, submit(spec=IN_A_CONTAINER), "never-fits")
+    assert found.reason.startswith("it names an image, and no node of this pool runs containers: ")
+    story.node("boxes", gpus=8, labels={DOCKER_LABEL: "true", "rack": "r2"})
+    (fact,) = ask(story, submit(spec=IN_A_CONTAINER, tasks=(TaskGroup(gpu_milli=1000, node_labels={"rack": "r2"}), TaskGroup())))
+    assert [group.node_labels for group in fact.demand.tasks] == [{DOCKER_LABEL: "true", "rack": "r2"}, {DOCKER_LABEL: "true"}]
+    story.turn(fact)
+    assert {story.pool.nodes[task.node].name for task in story.pool.jobs["new"].tasks} == {"boxes"}
+    elsewhere = submit("other", spec=IN_A_CONTAINER, tasks=(TaskGroup(gpu_milli=1000, node_labels={"rack": "r1"}),))
+    assert "label rack=r1" in refused(story, elsewhere, "never-fits", id="q-2").reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (JobSpec(command="train", runtime="docker"), "image: the runtime docker has to be told which one to run"),
+        (
+            JobSpec(command="train", image="train"),
+            "image: it is for the runtime docker, and not for process: leave it out, or say runtime docker",
+        ),
+    ],
+)
+def test_an_image_and_its_runtime_belong_together(story, spec, reason):
+    assert refused(story, submit(spec=spec), "malformed").reason == reason
+
+
+def test_a_job_without_an_image_has_the_bytes_that_it_always_had():
+    assert SPEC.to_data() == {"command": ["python", "train.py"]}

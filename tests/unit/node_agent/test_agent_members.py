@@ -1,5 +1,6 @@
 """Members of one attempt that come and go by themselves, and tasks that share devices."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from bailiff_bus.messages import (
 from bailiff_bus.messages.commands import Order
 from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices.ledger import ShareLedger
-from bailiff_node_agent.runtime import TaskKey
+from bailiff_node_agent.runtime import Launch, TaskKey
 
 __all__ = ["node"]
 GPU = "GPU-sim-n1-0"
@@ -103,6 +104,20 @@ async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
     await node.agent._forget(held)
     assert ShareLedger(node.agent.machine.storage).part("one-1-0") is None
     assert ledger.part("never heard of") is None
+
+
+async def test_the_tasks_of_a_gang_start_side_by_side(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = node.agent.machine.runtimes["simulated"]
+    begun, start_one = asyncio.Barrier(2), runtime.start
+
+    async def once_both_begin(launch: Launch) -> Any:
+        await begun.wait()
+        return await start_one(launch)
+
+    monkeypatch.setattr(runtime, "start", once_both_begin)
+    async with asyncio.timeout(10):
+        await node.agent.obey(start(node, "wide", 10, TaskAt(task=0), TaskAt(task=1)))
+    assert sorted(report.task for report in said(node, TaskIsRunning)) == [0, 1]
 
 
 async def test_a_member_joins_while_another_was_told_to_leave(node: Node) -> None:

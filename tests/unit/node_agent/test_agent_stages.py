@@ -14,6 +14,7 @@ from tests.simulation.processes import VirtualLoop
 
 from bailiff_bus.ambient import REAL
 from bailiff_bus.messages import (
+    DeviceIsDirty,
     Evict,
     EvictionStageReached,
     Fence,
@@ -27,6 +28,7 @@ from bailiff_bus.messages import (
     TaskEnded,
     TaskHasProgressed,
     TaskHasResumed,
+    TaskIsReleased,
     TaskNotSpared,
     TaskWasSpared,
 )
@@ -40,6 +42,7 @@ from bailiff_node_agent.settings import NodeDeclaration
 
 SECOND = 1_000_000
 KEY = TaskKey("job", 1, "0")
+ALONE = TaskAt(task=0)
 
 
 class World:
@@ -87,9 +90,9 @@ class World:
         position = {"node": "n1", "incarnation": incarnation, "sender_epoch": 1, "order": Order(epoch=1, seq=seq)}
         return {**position, "job": "job", "attempt": 1}
 
-    async def starts(self, talks: str | None = "10:2", world: int = 1, **env: str) -> None:
+    async def starts(self, talks: str | None = "10:2", world: int = 1, task: TaskAt = ALONE, **env: str) -> None:
         spec = JobSpec(command="train", runtime="simulated", env=env | ({"BAILIFF_SIM_TALKS": talks} if talks else {}))
-        about = {"tasks": (TaskAt(task=0),), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
+        about = {"tasks": (task,), "spec": spec, "grace": SECOND, "master_node": "n1", "world_size": world}
         await self.agent.obey(StartTask(sender="admission", **self.common(5), **about))
 
     def leaves(self, grace: int = 150, term_after: int | None = 120) -> dict[str, Any]:
@@ -343,3 +346,24 @@ async def test_a_job_that_has_its_term_leaves_though_it_is_not_needed_any_more(w
     assert (len(world.of(TaskNotSpared)), world.of(TaskWasSpared)) == (1, [])
     await asyncio.sleep(30)
     assert len(world.of(TaskEnded)) == 1
+
+
+# --- a task that does not end
+
+
+@story
+async def test_a_task_that_outlives_its_kill_leaves_its_device_hung_and_keeps_its_room(world: World) -> None:
+    """It waits for a device that answers no more. Nobody gets the device, and its room is not said to be free."""
+    gpu = world.inventory.list()[0].id
+    await world.starts(None, task=TaskAt(task=0, devices=(gpu,)), BAILIFF_SIM_ON_TERM="ignore")
+    world.machine._kill = lambda _: None  # type: ignore[method-assign]
+    await world.evict(grace=10, term_after=5)
+    await asyncio.sleep(60)
+    assert [stage for stage, _ in world.stages()] == ["noticed", "term_sent", "kill_sent"]
+    assert not world.of(DeviceIsDirty), "a while after KILL is nothing unusual"
+    await asyncio.sleep(30)
+    (dirty,) = world.of(DeviceIsDirty)
+    assert (dirty.device, dirty.found.reason, dirty.found.job) == (gpu, "hung", "job")
+    assert "of its task does not end when killed" in dirty.found.detail
+    await asyncio.sleep(100)
+    assert (len(world.of(DeviceIsDirty)), world.of(TaskEnded), world.of(TaskIsReleased)) == (1, [], [])

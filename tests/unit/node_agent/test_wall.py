@@ -306,11 +306,11 @@ def test_a_supervisor_forgets_deadlines_that_were_taken_back_and_takes_later_one
     deadlines = supervisor.Deadlines(str(tmp_path))
     later = supervisor.boottime_us() + 1000 * SECOND
     wall.put_deadlines(tmp_path, later, later + SECOND)
-    deadlines.enforce(session=0)
+    deadlines.enforce(supervisor.Processes(0))
     assert deadlines.next_at() == later + supervisor.LEAD_US
     wall.take_back(tmp_path, tmp_path)
-    deadlines.enforce(session=0)
+    deadlines.enforce(supervisor.Processes(0))
     assert deadlines.next_at() is None
     wall.put_deadlines(tmp_path, later + SECOND, later + 2 * SECOND)
-    deadlines.enforce(session=0)
+    deadlines.enforce(supervisor.Processes(0))
     assert deadlines.next_at() == later + SECOND + supervisor.LEAD_US

@@ -10,19 +10,25 @@ from bailiff_core.model.policy import Policy
 
 from .base import MessageBody
 
+DOCKER_LABEL = "bailiff.runtime/docker"
+"""A node that runs containers carries this label with the value `true`; a job with an image asks for it."""
+IMAGE = r"^[a-zA-Z0-9][a-zA-Z0-9._/:@-]*$"
+
 
 class JobSpec(Document):
     """The private part of a job: it goes to `bailiff.job-specs` and to the node, never into the audit log.
 
     command: a program with its arguments, or one line for the shell. runtime `simulated` runs no process
-    (`BAILIFF_SIM_RUN_FOR` seconds long). secrets: names that the node resolves, by the variable that holds the value.
+    (`BAILIFF_SIM_RUN_FOR` seconds long); `docker` runs a container of `image`.
+    secrets: names that the node resolves, by the variable that holds the value.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
     env: dict[str, str] = Field(default_factory=dict)
     working_dir: str | None = None
     secrets: dict[str, str] = Field(default_factory=dict)
-    runtime: Literal["process", "simulated"] = "process"
+    runtime: Literal["process", "simulated", "docker"] = "process"
+    image: Annotated[str, Field(min_length=1, max_length=1000, pattern=IMAGE)] | None = None
 
 
 class RequestBody(MessageBody):

@@ -87,6 +87,7 @@ async def submit(
     ] = None,
     on_failure: Annotated[str | None, typer.Option(help="restart (default) or end.")] = None,
     working_dir: Annotated[str | None, typer.Option(help="Where it runs on the node.")] = None,
+    image: Annotated[str | None, typer.Option(help="Run it in a container of this image.")] = None,
     sim_run_for: Annotated[str | None, typer.Option(metavar="TIME", help="Simulate it: run nothing, for so long.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; the exit code says how.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="As --wait, and print what happens to it.")] = False,
@@ -108,7 +109,8 @@ async def submit(
         "gpu_devices": gpu_devices, "cpu": cpu, "memory": memory, "tasks": tasks, "min_tasks": min_tasks,
         "gpu_model": gpu_model or None, "topology": _topology(topology, near), "pack": pack, "run_time_limit": run_time_limit,
         "grace": grace, "kill_after": kill_after, "preemptible": preemptible, "on_eviction": on_eviction,
-        "max_failures": max_failures, "on_failure": on_failure, "working_dir": working_dir, "sim_run_for": sim_run_for,
+        "max_failures": max_failures, "on_failure": on_failure, "working_dir": working_dir, "image": image,
+        "sim_run_for": sim_run_for,
         "command": command or None,
     }  # fmt: skip
     given = {field: value for field, value in options.items() if value is not None}

@@ -55,21 +55,20 @@ class Rates:
 
 
 class _Column:
-    """One class on these nodes, arrays laid flat: what belongs to so many GPUs of a node is at its `first` + these."""
+    """One class: what belongs to so many GPUs of a node is at its `first` + these; in `lost`, of these nodes, at its `place`."""
 
     def __init__(self, level: Level, rows: Ints, now: int, rules: PreemptionRules) -> None:
         width = level.least.shape[1]
         self.gpus: Ints = level.gpus[rows]
-        self.first: Ints = np.arange(len(rows)) * width
+        self.least, self.jobs, self.tasks = level.least.reshape(-1), level.jobs_for.reshape(-1), level.tasks_for.reshape(-1)
+        self.first: Ints = rows * width
+        self.place: Ints = np.arange(len(rows)) * width
         lost = np.zeros((len(rows), width), np.int64)
         held = np.subtract(now, level.since[rows], out=lost[:, 1:])
         np.clip(held, 0, rules.max_counted_loss, out=held)
         held += rules.restart_cost
         held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
-        self.lost: Ints = np.cumsum(lost, axis=1, out=lost).ravel()
-        self.least: Ints = level.least[rows].ravel()
-        self.jobs: Ints = level.jobs_for[rows].ravel()
-        self.tasks: Ints = level.tasks_for[rows].ravel()
+        self.lost: Ints = np.cumsum(lost, axis=1, out=lost).reshape(-1)
 
 
 class Shortlist:
@@ -148,7 +147,7 @@ class Shortlist:
             taken.append(part)
             if part.any():
                 at = column.first + part
-                lost += column.lost.take(at)
+                lost += column.lost.take(column.place + part)
                 jobs += column.jobs.take(at)
                 tasks += column.tasks.take(at)
         most, shift = int(lost.max(initial=0)), 0

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
-from bailiff_bus.messages import SubmitJob
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_bus.messages.requests import DOCKER_LABEL
 from bailiff_core.model.demand import JobDemand, TopologyRule
+from bailiff_core.model.document import in_order
 from bailiff_core.model.policy import PriorityClass
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import next_unit, sub_group_problem
@@ -19,6 +21,7 @@ from .start_size import too_large_to_start
 
 DEFAULT_PROJECT = "default"
 NAMED = 20
+NO_CONTAINERS = "no node of this pool runs containers: leave the image out, or let a node's runtimes name docker"
 
 
 def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spec_digest: str) -> list[Fact] | Rejected:
@@ -34,9 +37,13 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     if isinstance(project, Rejected):
         return project
     demand = demand.model_copy(update={**_left_out(pool, demand), "project": project})
-    malformed = next(_malformed(demand), None) or sub_group_problem(demand)
+    malformed = next(_malformed(demand), None) or sub_group_problem(demand) or _image_problem(submit.spec)
     if malformed is not None:
         return Rejected("malformed", malformed, job)
+    if submit.spec.runtime == "docker":
+        if pool.nodes and not any(node.labels.get(DOCKER_LABEL) == "true" for node in pool.nodes.values()):
+            return Rejected("never-fits", f"it names an image, and {NO_CONTAINERS}", job)
+        demand = _where_containers_run(demand)
     unknown = _unknown_topology(pool, demand)
     if unknown is not None:
         return Rejected("unknown-topology", unknown, job)
@@ -55,6 +62,21 @@ def submitted(pool: Pool, request: RequestId, actor: str, submit: SubmitJob, spe
     if too_large is not None:
         return Rejected("too-large", too_large, job)
     return [JobSubmitted(request=request, demand=demand, spec_digest=spec_digest, user=actor)]
+
+
+def _image_problem(spec: JobSpec) -> str | None:
+    if spec.runtime == "docker" and spec.image is None:
+        return "image: the runtime docker has to be told which one to run"
+    if spec.runtime != "docker" and spec.image is not None:
+        return f"image: it is for the runtime docker, and not for {spec.runtime}: leave it out, or say runtime docker"
+    return None
+
+
+def _where_containers_run(demand: JobDemand) -> JobDemand:
+    groups = tuple(
+        group.model_copy(update={"node_labels": in_order({**group.node_labels, DOCKER_LABEL: "true"})}) for group in demand.tasks
+    )
+    return demand.model_copy(update={"tasks": groups})
 
 
 def _left_out(pool: Pool, demand: JobDemand) -> dict[str, object]:

@@ -20,12 +20,14 @@ from bailiff_node_agent.runtime.contract import (
     UnknownTask,
     User,
 )
+from bailiff_node_agent.runtime.docker import DockerRuntime
 from bailiff_node_agent.runtime.process import ProcessRuntime
 from bailiff_node_agent.runtime.simulated import SimulatedMachine, SimulatedRuntime
 
 __all__ = [
     "Cgroups",
     "DeviceHolds",
+    "DockerRuntime",
     "Exit",
     "Launch",
     "ProcessRuntime",

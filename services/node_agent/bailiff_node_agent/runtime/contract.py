@@ -51,7 +51,9 @@ class Launch:
 
     The output goes to `<log_dir>/<key>.log`, or into the task's control directory where no folder is named. cpu_milli,
     memory_bytes: what it may use of the host, where the runtime can hold it to that; 0: no limit. user: as whom it runs;
-    left out: as the agent does. order: which one it was started by; it is handed back with what becomes of the task.
+    left out: as the agent does. order: which one it was started by; it is handed back with what becomes of the task. For
+    containers: the image, folders of this host that are in the same place inside, and what the engine waits between TERM and
+    KILL where it is the engine that stops them.
     """
 
     key: TaskKey
@@ -63,6 +65,9 @@ class Launch:
     cpu_milli: int = 0
     memory_bytes: int = 0
     user: User | None = None
+    image: str = ""
+    folders: tuple[Path, ...] = ()
+    grace_s: int = 10
     order: int | None = None
 
 
@@ -79,7 +84,8 @@ class Running:
 class Exit:
     """How a task ended. By then its whole process tree is gone.
 
-    `code` is the main process's exit code, or minus the signal that ended it. `leftovers` counts the processes that
+    `code` is the main process's exit code, or minus the signal that ended it, which for a container may also be 128 more than
+    the signal. `leftovers` counts the processes that
     the main process left behind and that were ended after it. `error` says why it could not be started, in words
     that repeat neither command nor path. `at_boottime_us` is when it ended; after a reboot, when that was found.
     `lease_stages`: what was done to it because the node's lease was over, of `noticed`, `term_sent`, `kill_sent`;

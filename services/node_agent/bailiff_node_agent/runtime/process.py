@@ -42,6 +42,11 @@ class ProcessRuntime:
     node say to each other, and to it that is the control directory.
     """
 
+    _program: tuple[str, ...] = ("-S", supervisor.__file__)
+    """The supervisor's, for Python. Its last word is how one is recognised."""
+    _keeps: tuple[str, ...] = ()
+    """What of the agent's environment the supervisor needs."""
+
     def __init__(self, state_dir: Path, *, devices: DeviceHolds | None = None, cgroups: Cgroups | None = None) -> None:
         self._tasks = state_dir.absolute() / "tasks"
         self._walls = state_dir.absolute() / "walls"
@@ -68,7 +73,7 @@ class ProcessRuntime:
         await self._end_strays()
         found = []
         for folder in sorted(self._tasks.iterdir()):
-            state = await self._state(_read_task(folder).key)
+            state = await self._state(read_task(folder).key)
             if isinstance(state, Running):
                 self._watch(state)
             found.append(state)
@@ -83,21 +88,13 @@ class ProcessRuntime:
         return state
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
-        alone = _read_task(self._known(key)).alone
+        alone = read_task(self._known(key)).alone
         self._quick[key] = None
         await asyncio.to_thread(wall.put_notice, self._control(key), self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
-        self._known(key)
-        await asyncio.to_thread(wall.put_deadlines, self._control(key), term_us, kill_us)
+        await asyncio.to_thread(wall.put_deadlines, self._known(key), term_us, kill_us)
         self._wake(key)
-
-    def _wake(self, key: TaskKey) -> None:
-        """Its supervisor, which has something to read."""
-        running = _read_json(self._control(key) / "running.json")
-        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
-        if running is not None and process is not None and process.started == running["supervisor_started"]:
-            supervisor.send(process, signal.SIGCHLD)  # which wakes it, and does nothing to one of an earlier release
 
     async def spare(self, key: TaskKey) -> None:
         self._known(key)
@@ -140,8 +137,8 @@ class ProcessRuntime:
                 self._words[key] = None
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
-        running = _read_json(self._known(key) / "running.json")
-        said = _read_json(self._control(key) / "terminating.json") or {}
+        running = read_json(self._known(key) / "running.json")
+        said = read_json(self._control(key) / "terminating.json") or {}
         if running is None or said.get("by_supervisor") or said.get("lease_over"):  # as an earlier release calls it
             return
         until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
@@ -174,7 +171,7 @@ class ProcessRuntime:
     def memory(self, key: TaskKey) -> int:
         if self._cgroups and (charged := self._cgroups.memory(key)):
             return charged
-        return sum(map(_resident, self.pids(key)))
+        return sum(map(resident, self.pids(key)))
 
     async def forget(self, key: TaskKey) -> None:
         control = self._known(key)
@@ -203,7 +200,7 @@ class ProcessRuntime:
         return self._wall(key)
 
     def log_path(self, key: TaskKey) -> Path:
-        return _read_task(self._known(key)).log
+        return read_task(self._known(key)).log
 
     # --- one task's folder
 
@@ -217,6 +214,13 @@ class ProcessRuntime:
     def _has_task(self, wall_folder: Path) -> bool:
         return (self._tasks / wall_folder.name).exists()
 
+    def _wake(self, key: TaskKey) -> None:
+        """Let the supervisor look at what was written for it."""
+        running = read_json(self._control(key) / "running.json")
+        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
+        if running is not None and process is not None and process.started == running["supervisor_started"]:
+            supervisor.send(process, signal.SIGCHLD)  # which does nothing else, and nothing at all to one of an earlier release
+
     def _known(self, key: TaskKey) -> Path:
         control = self._control(key)
         if not control.exists():
@@ -227,14 +231,13 @@ class ProcessRuntime:
         """Whether it was this call that started it."""
         control = self._control(launch.key)
         log = launch.log_dir.absolute() / f"{launch.key}.log" if launch.log_dir else control / "log"
-        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
-        own_wall = control if launch.user is None else self._walls / str(launch.key)
-        orders = _orders(launch, own_wall, log, group)
+        own_wall = self._walls / str(launch.key) if self._is_walled(launch) else control
+        orders = json.dumps(self._orders(launch, own_wall, log)).encode()
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
         alone = launch.env.get("WORLD_SIZE", "1") == "1"
         task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone, "order": launch.order}
-        if launch.user is None:
+        if own_wall == control:
             wall.prepare(new)
         write_durably(new / "task.json", json.dumps(task).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -250,20 +253,41 @@ class ProcessRuntime:
                     return False
                 raise
             sync_folder(self._tasks)
-            if launch.user is not None:
+            if own_wall != control:
                 self._make_wall(own_wall, launch.user)
             self._spawn(orders, control, lock)
             return True
         finally:
             os.close(lock)
 
-    def _make_wall(self, folder: Path, user: User) -> None:
+    def _is_walled(self, launch: Launch) -> bool:
+        """Whether what the task sees lies apart from what only its supervisor and the agent may see."""
+        return launch.user is not None
+
+    def _orders(self, launch: Launch, own_wall: Path, log: Path) -> dict[str, Any]:
+        """What its supervisor is told on standard input."""
+        group = self._cgroups.make(launch.key, launch.cpu_milli, launch.memory_bytes) if self._cgroups else None
+        inherited, user = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, launch.user
+        if user is not None:
+            inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+        return {
+            "command": launch.command,
+            "env": {**inherited, **launch.env, **_marks(launch.key, own_wall)},
+            "wall": str(own_wall),
+            "user": ids_of(user),
+            "working_dir": launch.working_dir or inherited.get("HOME", "/"),
+            "log": str(log),
+            "cgroup": str(group) if group is not None else None,
+        }
+
+    def _make_wall(self, folder: Path, user: User | None) -> None:
         """The user's own, and nobody else's; who may pass through its parent cannot see what is in it."""
         self._walls.mkdir(exist_ok=True)
         self._walls.chmod(0o711)
         folder.mkdir(mode=0o700)
         wall.prepare(folder, user)
-        os.chown(folder, user.uid, user.gid)
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
 
     def _write_lease(self) -> None:
         """Not durably: after a power loss there is no task left that goes by it."""
@@ -279,11 +303,11 @@ class ProcessRuntime:
         self._write_lease()
         with (control / "supervisor.log").open("ab") as complaints:
             subprocess.run(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(control), str(lock), str(self._lease_file)],
+                [sys.executable, "-I", *self._program, str(control), str(lock), str(self._lease_file)],
                 input=orders,
                 stdout=complaints,
                 stderr=complaints,
-                env={},
+                env={name: os.environ[name] for name in self._keeps if name in os.environ},
                 cwd="/",
                 pass_fds=(lock,),
                 start_new_session=True,
@@ -302,18 +326,18 @@ class ProcessRuntime:
 
     def _running(self, key: TaskKey) -> Running | None:
         """How it was started; None as long as it has not been."""
-        running = _read_json(self._control(key) / "running.json")
+        running = read_json(self._control(key) / "running.json")
         if running is None:
             return None
-        task = _read_task(self._control(key))
+        task = read_task(self._control(key))
         return Running(key, running["pid"], running["started_boottime_us"], task.device_ids, task.order)
 
     async def _state(self, key: TaskKey) -> Running | Exit:
-        control, task = self._control(key), _read_task(self._control(key))
+        control, task = self._control(key), read_task(self._control(key))
         while True:
             # The lock is looked at first: what a supervisor has written, it wrote before letting go.
-            supervised = _is_supervised(control)
-            if end := _read_json(control / "exit.json"):
+            supervised = is_supervised(control)
+            if end := read_json(control / "exit.json"):
                 return _exit_of(task, end)
             if not supervised:
                 return await self._conclude_lost(task, control)
@@ -327,12 +351,12 @@ class ProcessRuntime:
         control = self._control(running.key)
         if (self._wall(running.key) / "notice.json").exists():
             self._quick[running.key] = None
-        pid = (_read_json(control / "running.json") or {})["supervisor_pid"]
+        pid = (read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             handle = None
-        if handle is not None and not _is_supervised(control):
+        if handle is not None and not is_supervised(control):
             os.close(handle)  # it may be of another process that has got the pid
             handle = None
         self._watched[running.key] = handle
@@ -368,7 +392,7 @@ class ProcessRuntime:
                 self._devices.let_go(device_id, running.pid)
         return state
 
-    async def _conclude_lost(self, task: "_Task", control: Path) -> Exit:
+    async def _conclude_lost(self, task: "TaskFile", control: Path) -> Exit:
         """Nobody will write this exit any more: end what is left, and write it in the supervisor's place."""
         await self.kill(task.key)
         end = {
@@ -385,10 +409,13 @@ class ProcessRuntime:
 
     # --- its processes
 
+    async def _strays(self) -> list[supervisor.Process]:
+        return await asyncio.to_thread(_without_folder, self._tasks, self._walls, self._program[-1])
+
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
         killed: set[supervisor.Process] = set()
-        while strays := await asyncio.to_thread(_without_folder, self._tasks, self._walls) or [*filter(_lives, killed)]:
+        while strays := await self._strays() or [*filter(_lives, killed)]:
             for process in strays:
                 supervisor.send(process, signal.SIGKILL)
             killed.update(strays)  # one that dies has no environment to be known by any more, and may still hold a GPU
@@ -399,14 +426,16 @@ class ProcessRuntime:
         if not control.exists():
             return []
         processes = supervisor.scan()
-        running, ended = _read_json(control / "running.json"), (control / "exit.json").exists()
+        running, ended = read_json(control / "running.json"), (control / "exit.json").exists()
         grouped = dict.fromkeys(self._cgroups.pids(key) if self._cgroups else ())
         in_group = [process for process in processes if process.pid in grouped]
-        if running and not ended and _is_supervised(control):
+        if running and not ended and is_supervised(control):
             return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
         marks = {f"{name}={value}".encode() for name, value in _marks(key, self._wall(key)).items()}
-        roots = [process for process in processes if marks <= _environment(process.pid)] + in_group
-        if running and not ended and running["boot_id"] == supervisor.boot_id():
+        this_boot = running is not None and running["boot_id"] == supervisor.boot_id()
+        oldest = running["supervisor_started"] if running and this_boot else 0
+        roots = [process for process in processes if process.started >= oldest and marks <= _environment(process.pid)] + in_group
+        if running and not ended and this_boot:
             # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
             pid, started = running["pid"], running["started"]
             if not any(process.pid == pid and process.started != started for process in processes):
@@ -415,7 +444,7 @@ class ProcessRuntime:
         return sorted({*roots, *children})
 
 
-class _Task:
+class TaskFile:
     """What `task.json` says."""
 
     def __init__(self, content: dict[str, Any]) -> None:
@@ -426,20 +455,9 @@ class _Task:
         self.order: int | None = content.get("order")
 
 
-def _orders(launch: Launch, own_wall: Path, log: Path, cgroup: Path | None) -> bytes:
-    inherited, user = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, launch.user
-    if user is not None:
-        inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    orders = {
-        "command": launch.command,
-        "env": {**inherited, **launch.env, **_marks(launch.key, own_wall)},
-        "wall": str(own_wall),
-        "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups},
-        "working_dir": launch.working_dir or inherited.get("HOME", "/"),
-        "log": str(log),
-        "cgroup": str(cgroup) if cgroup is not None else None,
-    }
-    return json.dumps(orders).encode()
+def ids_of(user: User | None) -> dict[str, Any] | None:
+    """The user as supervisors know it."""
+    return None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups}
 
 
 def _marks(key: TaskKey, own_wall: Path) -> dict[str, str]:
@@ -451,7 +469,7 @@ def _inside(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if folder.exists() else []
 
 
-def _without_folder(tasks: Path, walls: Path) -> list[supervisor.Process]:
+def _without_folder(tasks: Path, walls: Path, program: str) -> list[supervisor.Process]:
     """Processes of tasks that were started in this folder and have no control directory there any more."""
     wanted = (f"{tasks}/".encode(), f"{walls}/".encode())
     processes = supervisor.scan()
@@ -459,7 +477,7 @@ def _without_folder(tasks: Path, walls: Path) -> list[supervisor.Process]:
     for process in processes:
         marks = [item.partition(b"=")[2] for item in _environment(process.pid) if item.startswith(b"BAILIFF_CONTROL_DIR=")]
         command = _command(process.pid)
-        if supervisor.__file__.encode() in command:
+        if program.encode() in command:
             marks = [item for item in command if item.startswith(wanted)][:1]
             supervisors.update([process.pid] if marks else [])
         if any(mark.startswith(wanted) and not Path(os.fsdecode(mark)).exists() for mark in marks):
@@ -489,14 +507,14 @@ def _environment(pid: int) -> set[bytes]:
         return set()
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):  # gone
         return 0
 
 
-def _is_supervised(control: Path) -> bool:
+def is_supervised(control: Path) -> bool:
     lock = os.open(control / "lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -508,14 +526,14 @@ def _is_supervised(control: Path) -> bool:
         os.close(lock)
 
 
-def _read_task(control: Path) -> _Task:
-    content = _read_json(control / "task.json")
+def read_task(control: Path) -> TaskFile:
+    content = read_json(control / "task.json")
     if content is None:
         raise DamagedFile(str(control / "task.json"), "it is missing")
-    return _Task(content)
+    return TaskFile(content)
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -527,7 +545,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _exit_of(task: _Task, end: dict[str, Any]) -> Exit:
+def _exit_of(task: TaskFile, end: dict[str, Any]) -> Exit:
     same_boot = end["boot_id"] == supervisor.boot_id()
     return Exit(
         task.key,

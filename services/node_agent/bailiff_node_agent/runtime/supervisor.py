@@ -29,7 +29,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 LEFTOVER_GRACE_S = 2.0
 LEASE_LOOK_S = 5.0  # at most so long between two looks: the clock of waits does not count suspended time
@@ -126,6 +126,38 @@ def write_json(path: str, content: dict[str, Any]) -> None:
     os.close(folder)
 
 
+class Body(Protocol):
+    """What a task consists of, as far as it can be ended."""
+
+    def ask_to_end(self) -> None:
+        """TERM."""
+        ...
+
+    def end(self) -> bool:
+        """KILL to all of it; whether there was anything left."""
+        ...
+
+
+class Processes:
+    """All that descends from this process; its main session is that of the task's main process."""
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+
+    def ask_to_end(self) -> None:
+        """TERM to the main session. What has left it is asked when the main process has ended."""
+        for process in descendants({os.getpid()}, scan()):
+            if process.session == self.session:
+                send(process, signal.SIGTERM)
+
+    def end(self) -> bool:
+        """KILL to each; whether there was one."""
+        tree = descendants({os.getpid()}, scan())
+        for process in tree:
+            send(process, signal.SIGKILL)
+        return bool(tree)
+
+
 class Stop:
     """TERM and KILL for the task, each when it is due. `stages`: what was really done."""
 
@@ -138,30 +170,26 @@ class Stop:
         """When there is something to do. Past the deadline there is still what was born while the tree was killed."""
         return self.kill_at if self._asked else self.term_at
 
-    def enforce(self, session: int) -> None:
-        """TERM to the task's session once, KILL to the whole tree until it is gone."""
+    def enforce(self, body: Body) -> None:
+        """TERM once, KILL until nothing is left."""
         now = boottime_us()
         if not self._asked and now >= self.term_at:
             self._asked = True
-            self._ask_to_end(session)
-        if now >= self.kill_at:
-            for process in descendants({os.getpid()}, scan()):
-                self.reached("kill_sent")
-                send(process, signal.SIGKILL)
+            self._ask_to_end(body)
+        if now >= self.kill_at and body.end():
+            self.reached("kill_sent")
 
     def reached(self, stage: str) -> None:
         if stage not in self.stages:
             self.stages.append(stage)
 
-    def _ask_to_end(self, session: int) -> None:
+    def _ask_to_end(self, body: Body) -> None:
         if os.path.exists(f"{self.control}/terminating.json"):
             return  # the agent has said TERM already, and a second one cuts a clean end short
         with contextlib.suppress(OSError):  # a full disk must not keep the task alive
             write_json(f"{self.control}/terminating.json", {"until_boottime_us": self.kill_at, "by_supervisor": True})
         self.reached("term_sent")
-        for process in descendants({os.getpid()}, scan()):
-            if process.session == session:
-                send(process, signal.SIGTERM)
+        body.ask_to_end()
 
 
 class Lease:
@@ -185,14 +213,14 @@ class Lease:
         """When to look again, boot-time µs."""
         return self.stop.next_at() if self.stop else self._last[0] if self._last else None
 
-    def enforce(self, session: int, warn: Callable[[int, int], bool]) -> None:
+    def enforce(self, body: Body, warn: Callable[[int, int], bool]) -> None:
         """When it is over, the task is told; TERM goes with the notice, to one that knows notices later. Then KILL."""
         if self.stop is None:
             kill_at = self._look()
             if kill_at is None:
                 return
             self.stop = self._notice(kill_at, warn)
-        self.stop.enforce(session)
+        self.stop.enforce(body)
 
     def _look(self) -> int | None:
         """When the task is to be killed; None while the lease holds."""
@@ -237,11 +265,11 @@ class Deadlines:
     def next_at(self) -> int | None:
         return self.stop.next_at() if self.stop else None
 
-    def enforce(self, session: int) -> None:
+    def enforce(self, body: Body) -> None:
         if not self.stages:  # until something was done they may be taken back, or others be set
             self.stop = self._look()
         if self.stop is not None:
-            self.stop.enforce(session)
+            self.stop.enforce(body)
 
     def _look(self) -> Stop | None:
         try:
@@ -482,10 +510,10 @@ class Watch:
     def __init__(self, wall: Wall, lease: Lease, alone: bool) -> None:
         self.lease, self.deadlines, self.ear, self.alone = lease, Deadlines(wall.control), Ear(wall), alone
 
-    def enforce(self, session: int) -> None:
+    def enforce(self, body: Body) -> None:
         """What is due now."""
-        self.lease.enforce(session, self._warn)
-        self.deadlines.enforce(session)
+        self.lease.enforce(body, self._warn)
+        self.deadlines.enforce(body)
 
     def wait(self, longest_s: float = LEASE_LOOK_S) -> None:
         """Until something happens or is due."""
@@ -634,15 +662,16 @@ def reap(pid: int) -> int | None:
 
 
 def wait_for_main(pid: int, watch: Watch) -> int:
+    body = Processes(pid)
     while (code := reap(pid)) is None:
-        watch.enforce(pid)
+        watch.enforce(body)
         watch.wait()
     return code
 
 
 def end_leftovers(control: str, session: int, watch: Watch) -> int:
     """TERM, a while, KILL to all that outlived the main process; returns how many they were."""
-    ended_at = boottime_us()
+    ended_at, body = boottime_us(), Processes(session)
     asked: set[tuple[int, int]] = set()
     while tree := descendants({os.getpid()}, scan()):
         patience_us = ended_at + int(LEFTOVER_GRACE_S * 1_000_000)
@@ -650,7 +679,7 @@ def end_leftovers(control: str, session: int, watch: Watch) -> int:
         if terminating:
             with open(f"{control}/terminating.json") as file:
                 patience_us = max(patience_us, json.load(file)["until_boottime_us"])
-        watch.enforce(session)
+        watch.enforce(body)
         for process in tree:
             if boottime_us() >= patience_us:
                 send(process, signal.SIGKILL)
@@ -674,19 +703,29 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
     started = boottime_us()
     pid, error = start_job(launch, lease)
     lease.killed_at_start = error == LEASE_OVER
+    tell_running(control, pid, started)
+    os.close(ready)
+    code = wait_for_main(pid, watch)
+    leftovers = end_leftovers(control, pid, watch)
+    tell_end(control, watch, code, leftovers, error)
+
+
+def tell_running(control: str, pid: int, started_us: int) -> None:
+    """Write down who stands for the task, and who looks after it."""
     me, main = read_process(os.getpid()), read_process(pid)
     running = {
         "pid": pid,
         "started": main.started if main else 0,
         "supervisor_pid": os.getpid(),
         "supervisor_started": me.started if me else 0,
-        "started_boottime_us": started,
+        "started_boottime_us": started_us,
         "boot_id": boot_id(),
     }
     write_json(f"{control}/running.json", running)
-    os.close(ready)
-    code = wait_for_main(pid, watch)
-    leftovers = end_leftovers(control, pid, watch)
+
+
+def tell_end(control: str, watch: Watch, code: int, leftovers: int, error: str | None) -> None:
+    """Write down how it ended, once nothing of it is left."""
     watch.ear.hear_out()
     end = {
         "code": code,
@@ -695,7 +734,7 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
         "leftovers": leftovers,
         "error": error,
         "supervisor_lost": False,
-        "lease_stages": lease.stages,
+        "lease_stages": watch.lease.stages,
         "deadline_stages": watch.deadlines.stages,
     }
     while os.path.isdir(control):
@@ -707,20 +746,24 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
             return
 
 
-def main() -> None:
-    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
-    launch = json.load(sys.stdin)
+def stand_alone(lock: int) -> int:
+    """Go on in a process that belongs to init; the agent waits until the handle that is returned is closed."""
     os.set_inheritable(lock, False)
     os.chdir("/")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     waiting, ready = os.pipe()
     if os.fork():
-        # The agent waits for this process only, and gets on when the job runs; the other one belongs to init.
         os.close(ready)
         os.read(waiting, 1)
         os._exit(0)
     os.close(waiting)
-    supervise(control, launch, lease, ready)
+    return ready
+
+
+def main() -> None:
+    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
+    launch = json.load(sys.stdin)
+    supervise(control, launch, lease, stand_alone(lock))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,89 @@
+"""A thousand jobs on one agent, simulated ones that talk: does it keep up while some of them end and others begin?
+
+It is behind if commands wait longer for their start, or ends for their report, the longer it goes on: so the last third of
+the run is put beside the first. And if its process needs a processor of its own for that.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+
+from aiokafka import ConsumerRecord
+
+from bailiff_bus import topics
+from bailiff_devstack.stack import Plan, Stack
+
+from .requests import submit_message
+from .system import cpu_seconds, publishing, spent, watching
+from .table import Row, Run, percentile
+
+DOMAIN = "pool-a"
+LIVES_S = (30, 60)
+ENDS = 600  # jobs that are followed until their end, once all places are taken
+
+
+def measure(run: Run) -> list[Row]:
+    """One node with room for so many tasks, its state kept on disk as ever, and more jobs than it can take."""
+    jobs = 200 if run.quick else 1000
+    nodes = [{"name": "node-1", "domain": DOMAIN, "gpus": "8xH100-80GB", "cpu_milli": 100 * jobs, "max_tasks": jobs}]
+    with Stack(run.folder, Plan(nodes=nodes)) as stack:
+        return asyncio.run(_measure(run, stack, jobs))
+
+
+async def _measure(run: Run, stack: Stack, jobs: int) -> list[Row]:
+    when: dict[str, dict[str, float]] = defaultdict(dict)  # by job, the broker's time of each message, s
+    order: dict[str, list[str]] = {"TaskIsRunning": [], "TaskEnded": []}
+
+    def heard(kind: str, record: ConsumerRecord) -> None:
+        job = json.loads(record.value).get("job", "")
+        name = kind.removeprefix("bailiff.").removesuffix(".v1")
+        if name in order and name not in when[job]:
+            order[name].append(job)
+        when[job].setdefault(name, record.timestamp / 1000)
+
+    lives = {f"job-{n}": LIVES_S[0] + n * 7 % (LIVES_S[1] - LIVES_S[0]) for n in range(jobs + ENDS + jobs)}
+    kafka = stack.kafka.bootstrap
+    async with (
+        watching(kafka, topics.NODE_COMMANDS.name, on=heard),
+        watching(kafka, topics.NODE_REPORTS.name, on=heard) as reports,
+        publishing(kafka) as producer,
+    ):
+        for job, seconds in lives.items():
+            headers, value = submit_message(DOMAIN, job, gpus=0, run_for=seconds, talks="10:0.1")
+            await producer.send(topics.REQUESTS.name, value, key=DOMAIN.encode(), headers=list(headers))
+        await reports.until("all places are taken", lambda: reports.seen["TaskIsRunning"] >= jobs)
+        for each in order.values():
+            each.clear()
+        cpu, began = cpu_seconds(stack), asyncio.get_running_loop().time()
+        await reports.until("many have ended and others begun", lambda: len(order["TaskEnded"]) >= ENDS)
+        took, used = asyncio.get_running_loop().time() - began, spent(cpu, cpu_seconds(stack))
+    rows = []
+    for what, jobs_of, figures in (
+        ("command → started", order["TaskIsRunning"], _to_start(when)),
+        ("a task's end → reported", order["TaskEnded"], _to_report(when, lives)),
+    ):
+        known = [figures[job] * 1000 for job in jobs_of if job in figures]
+        first, last = known[: len(known) // 3], known[-len(known) // 3 :]
+        rows.append(
+            Row(f"{jobs:,} jobs on one agent, {what}, p99, last third", percentile(last, 99), "ms", "≤ 2× or 100 ms",
+                percentile(first, 99), "ms: first third", {"first_ms": sorted(first), "last_ms": sorted(last)})
+        )  # fmt: skip
+    share = used["node-agent"] / took
+    run.say(f"{ENDS / took:.0f} ends and starts a second; processor seconds in {took:.0f} s: {used}")
+    rows.append(
+        Row(f"{jobs:,} jobs on one agent, {ENDS / took:.0f} ends and starts a second, processor", share, "cores", "< 1",
+            detail={"cpu_s": used, "seconds": took})
+    )  # fmt: skip
+    return rows
+
+
+def _to_start(when: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Seconds from a job's command to its report that it runs."""
+    both = {job: at for job, at in when.items() if "StartTask" in at and "TaskIsRunning" in at}
+    return {job: at["TaskIsRunning"] - at["StartTask"] for job, at in both.items()}
+
+
+def _to_report(when: dict[str, dict[str, float]], lives: dict[str, int]) -> dict[str, float]:
+    """Seconds from when a job was due to end to its report. Its start was reported as late as it was, so this can be below 0."""
+    both = {job: at for job, at in when.items() if "TaskIsRunning" in at and "TaskEnded" in at}
+    return {job: at["TaskEnded"] - at["TaskIsRunning"] - lives[job] for job, at in both.items()}

@@ -1,0 +1,134 @@
+"""Jobs in containers, through the real services: preempted and back, adopted, and an engine that goes away."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.docker_engine import Door, docker, need_engine
+from tests.system import System, Watch
+
+from bailiff_bus.messages import JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records.facts import EvictionStaged, TaskExited, TaskReleased, TaskResumed
+
+pytestmark = [pytest.mark.compose, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+PYTHON = "python:3.12-slim-bookworm"
+ROOT = Path(__file__).parents[2]
+TRAINING = """
+import sys, time
+from bailiff_job import attach
+
+job, weights = attach(every_steps=1000000), 0
+
+
+def load(folder):
+    global weights
+    weights = int((folder / "weights").read_text())
+
+
+start = job.restore(load)
+print("from", start, flush=True)
+for step in range(start, int(sys.argv[1])):
+    time.sleep(0.01)
+    weights += step
+    print("step", step, flush=True)
+    job.progress(step, int(sys.argv[1]))
+    if job.should_checkpoint(step):
+        job.checkpoint(step, lambda folder: (folder / "weights").write_text(str(weights)))
+    if job.preempted:
+        job.exit()
+print("weights", weights, flush=True)
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Iterator[str]:
+    """An image with a training script and the job library."""
+    need_engine(PYTHON)
+    name, context = f"bailiff-test-{uuid.uuid4().hex[:8]}:job", tmp_path / "image"
+    subprocess.run(["cp", "-r", str(ROOT / "libs/job/bailiff_job"), str(context)], check=True)
+    (context / "train.py").write_text(TRAINING)
+    (context / "Dockerfile").write_text(
+        f"FROM {PYTHON}\nCOPY . /job/bailiff_job\nRUN mv /job/bailiff_job/train.py /job/train.py\n"
+    )
+    built = docker("build", "-q", "-t", name, str(context), timeout=300)
+    assert built.returncode == 0, built.stderr
+    yield name
+    docker("rmi", "-f", name)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Door:
+    return Door(tmp_path / "engine.sock")
+
+
+@pytest.fixture
+def system(tmp_path: Path, door: Door) -> Iterator[System]:
+    node = {"pool-a": {"runtimes": ["process", "docker"]}}
+    env = {"BAILIFF_DOCKER_ENGINE": door.url}
+    system = System(tmp_path / "system", pools={"pool-a": 1}, machine=node, env=env)
+    try:
+        system.start()
+        yield system
+    finally:
+        system.stop()
+        assert containers(system) == []
+        door.shut()
+
+
+def containers(system: System) -> list[str]:
+    """Those of this system that the engine still has."""
+    listed = docker("ps", "-a", "--filter", "label=org.bailiff.domain", "--format", '{{.ID}} {{.Label "org.bailiff.folder"}}')
+    return [line.split()[0] for line in listed.stdout.splitlines() if str(system.folder) in line]
+
+
+async def submit(watch: Watch, job: str, image: str, steps: int) -> None:
+    group = TaskGroup(gpu_milli=8000, cpu_milli=1000, memory_bytes=1 << 30)
+    demand = JobDemand(job=job, tasks=(group,), priority_class="train", grace=30_000_000, kill_after=5_000_000)
+    spec = JobSpec(command=("python3", "/job/train.py", str(steps)), runtime="docker", image=image)
+    await watch.request(SubmitJob(demand=demand, spec=spec))
+
+
+def printed(system: System) -> str:
+    """What attempts of jobs have printed on the node, one after the other."""
+    return "".join(path.read_text() for path in sorted((system.folder / "state").rglob("logs/train-*.log")))
+
+
+async def test_a_job_in_a_container_loses_no_step(system: System, door: Door, image: str) -> None:
+    steps = 1500
+    async with system.watch("pool-a") as watch:
+        await submit(watch, "train", image, steps)
+        await watch.until("it trains", lambda _: "step 20\n" in printed(system))
+
+        await watch.submit("urgent", "exit 0", gpus=8, kind="inference")
+        await watch.until_ended("urgent")
+        stages = [each.stage for each in watch.facts(EvictionStaged, job="train")]
+        assert [each for each in stages if each != "saving_in_flight"] == [
+            "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding",
+        ]  # fmt: skip
+        [left] = watch.facts(TaskExited, job="train", attempt=1)
+        [released] = watch.facts(TaskReleased, job="train", attempt=1)
+        assert (left.exit_code, {each.processes for each in released.after}) == (85, {0})
+
+        resumed = await watch.record(TaskResumed, job="train", attempt=2)
+        assert resumed.step >= 20
+        await watch.until_running("train")
+        system.kill_and_restart("node-agent")
+        system.wait_ready()
+        at = printed(system).count("\n")
+        await watch.until("it goes on", lambda _: printed(system).count("\n") > at + 20)
+
+        door.shut()
+        await watch.until("the agent tells it", lambda _: "none is started" in system.log_of("node-agent"))
+        assert (watch.job("train").phase, watch.job("train").attempt) == ("running", 2)
+        door.open()
+        await watch.until_ended("train")
+        assert watch.job("train").attempt == 2
+        lines = printed(system).splitlines()
+        assert [line for line in lines if line.startswith("step ")] == [f"step {step}" for step in range(steps)]
+        assert lines[-1] == f"weights {sum(range(steps))}"
+        assert f"weights {sum(range(steps))}" in system.command("pool-a", "logs", "train")
+        await watch.verify()

@@ -1,0 +1,333 @@
+"""What is different about tasks in containers: what they get, what becomes of them, and an engine that goes and comes back."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.docker_engine import IMAGE, Door, about, containers_of, docker, need_engine
+
+from bailiff_node_agent.runtime import DockerRuntime, Exit, Launch, Running, TaskKey, User, supervisor
+from bailiff_node_agent.runtime.engine import pids_of
+
+KEY = TaskKey("train-7", 1, "0")
+PYTHON = "python:3.12-slim-bookworm"
+JOB_LIBRARY = Path(__file__).parents[2] / "libs/job"
+COUNT = "for n in $(seq {}); do echo line $n; sleep 0.01; done"
+
+
+@pytest.fixture(autouse=True)
+def _engine() -> None:
+    need_engine()
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[DockerRuntime]:
+    agent = DockerRuntime(tmp_path, labels={"domain": "pool-a", "node": "n1", "incarnation": "i1"})
+    yield agent
+    await agent.close()
+    await clean(tmp_path)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    door = Door(tmp_path / "engine.sock")
+    yield door
+    with contextlib.suppress(OSError):
+        door.shut()
+
+
+async def clean(folder: Path) -> None:
+    last = DockerRuntime(folder)
+    for state in await last.adopt():
+        if isinstance(state, Running):
+            await last.kill(state.key)
+            await asyncio.wait_for(last.wait_exit(), 30)
+        await last.forget(state.key)
+    await last.close()
+    assert containers_of(folder / "tasks") == []
+
+
+def launch(command: str | list[str], folder: Path, key: TaskKey = KEY, **more: Any) -> Launch:
+    return Launch(key, command, working_dir=str(folder), image=IMAGE, folders=(folder,), **more)
+
+
+async def ended(agent: DockerRuntime) -> Exit:
+    return await asyncio.wait_for(agent.wait_exit(), 60)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - what is awaited happens in other processes
+            await asyncio.sleep(0.02)
+
+
+def running(agent: DockerRuntime, key: TaskKey = KEY) -> dict[str, Any]:
+    return dict(json.loads((agent.control_dir(key) / "running.json").read_text()))
+
+
+def container_of(agent: DockerRuntime, key: TaskKey = KEY) -> str:
+    return str(json.loads((agent.control_dir(key) / "container.json").read_text())["id"])
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+async def test_what_a_container_gets(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Its labels, its limits, its grace, its environment and folders, and nothing of the node's others."""
+    other = tmp_path / "other"
+    other.mkdir()
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    wanted = launch(
+        "echo $SECRET; pwd; ls; test -e ../other || echo alone; cat /proc/self/status | grep NoNewPrivs; exec sleep 300",
+        inside,
+        env={"SECRET": "hunter2", "BAILIFF_SCRATCH_DIR": str(inside)},
+        cpu_milli=500,
+        memory_bytes=64 << 20,
+        grace_s=150,
+    )
+    await agent.start(wanted)
+    await until(lambda: "NoNewPrivs" in agent.log_path(KEY).read_text())
+    assert agent.log_path(KEY).read_text().split("\n") == ["hunter2", str(inside), "alone", "NoNewPrivs:\t1", ""]
+
+    found: Any = about(container_of(agent))
+    labels = {name.removeprefix("org.bailiff."): value for name, value in found["Config"]["Labels"].items()}
+    expected = {"domain": "pool-a", "node": "n1", "incarnation": "i1", "job": "train-7", "attempt": "1", "task": "0"}
+    assert expected.items() <= labels.items()
+    assert found["Config"]["StopTimeout"] == 150
+    limits = found["HostConfig"]
+    assert (limits["NanoCpus"], limits["Memory"], limits["ShmSize"]) == (500_000_000, 64 << 20, 64 << 20)
+    assert "hunter2" not in command_of(running(agent)["supervisor_pid"])
+
+
+async def test_a_job_runs_as_its_user_and_talks_to_its_node(agent: DockerRuntime, tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("only root can start a task as another user")
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    script = "import os; from bailiff_job import attach; attach('kept').progress(7, 9); print(os.getuid(), os.environ['HOME'])"
+    env = {"PYTHONPATH": str(JOB_LIBRARY), "BAILIFF_SCRATCH_DIR": str(home), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "1"}
+    user = User("nobody", 65534, 65534, (65534,))
+    wanted = launch(["python3", "-c", script], home, env=env, user=user)
+    await agent.start(replace(wanted, image=PYTHON, folders=(home, JOB_LIBRARY)))
+    assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (0, f"65534 {home}\n")
+    assert [line.say for line in agent.said(KEY)] == ["hello", "progress"]
+    assert agent.steps(KEY).published == 7
+
+
+async def test_a_notice_is_heard_inside_and_its_deadline_means_the_same(agent: DockerRuntime, tmp_path: Path) -> None:
+    """The library in the container: notice, save at the next step, leave with 85."""
+    kept = tmp_path / "checkpoints"
+    script = """
+import time
+from bailiff_job import attach
+job = attach()
+for step in range(job.restore(lambda folder: None), 100000):
+    time.sleep(0.005)
+    job.progress(step, 100000)
+    if job.should_checkpoint(step):
+        left = (job.notice.soft_deadline_ns - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e9
+        print(job.notice.reason, 90 < left <= 100, flush=True)
+        job.checkpoint(step, lambda folder: (folder / "w").write_text(str(step)))
+    if job.preempted:
+        job.exit()
+"""
+    env = {
+        "PYTHONPATH": str(JOB_LIBRARY), "BAILIFF_JOB_ID": "train-7", "BAILIFF_ATTEMPT": "1", "BAILIFF_CHECKPOINT_DIR": str(kept),
+    }  # fmt: skip
+    wanted = launch(["python3", "-c", script], tmp_path, env=env)
+    await agent.start(replace(wanted, image=PYTHON, folders=(tmp_path, JOB_LIBRARY)))
+    await until(lambda: (agent.steps(KEY).published or 0) > 3)
+    now = supervisor.boottime_us()
+    await agent.notice(KEY, {"reason": "preempted", "for_job": "serve-1"}, now + 100_000_000, now + 130_000_000)
+    assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (85, "preempted True\n")
+    assert [line.say for line in agent.said(KEY)][-3:] == ["checkpoint_started", "checkpoint_committed", "yielding"]
+    assert len([*kept.glob("attempt-0001/step-*/manifest.json")]) == 1
+
+
+async def test_a_shell_waits_for_what_it_runs_when_it_is_told_to_leave(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Otherwise its child would be killed in the middle of its save, as a container ends with its first process."""
+    (tmp_path / "child").write_text("trap 'sleep 0.5; echo saved; exit 85' TERM; touch ready; sleep 300")
+    await agent.start(launch("cd .\nsh child\necho not reached", tmp_path))
+    await until((tmp_path / "ready").exists)
+    await agent.terminate(KEY, 30)
+    assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (85, "Terminated\nsaved\n")
+
+
+async def test_at_its_end_nothing_of_it_is_left(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Also what forked away; the container is removed before its exit is told."""
+    await agent.start(launch("(setsid sleep 300 &) ; touch ready; while :; do sleep 0.02; done", tmp_path))
+    await until((tmp_path / "ready").exists)
+    container = container_of(agent)
+    assert len(agent.pids(KEY)) >= 3
+    await agent.terminate(KEY)
+    end = await ended(agent)
+    assert (end.code, agent.pids(KEY), pids_of(container)) == (128 + signal.SIGTERM, (), ())
+    assert docker("inspect", container).returncode != 0
+
+
+async def test_an_image_that_cannot_be_had_is_a_failed_start_in_words(agent: DockerRuntime, tmp_path: Path) -> None:
+    missing = "127.0.0.1:1/nobody/has-this:1"
+    started = await agent.start(replace(launch("true", tmp_path), image=missing))
+    end = started if isinstance(started, Exit) else await ended(agent)
+    assert end.code == 126
+    assert end.error is not None
+    assert end.error.startswith(f"image {missing} is not on this node and cannot be pulled: ")
+
+
+async def test_a_command_that_the_image_does_not_have(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch(["no-such-program"], tmp_path))
+    assert (await ended(agent)).code == 127
+
+
+async def test_out_of_memory_is_told(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch("head -c 100m /dev/zero | tail; exit $?", tmp_path, memory_bytes=16 << 20))
+    end = await ended(agent)
+    assert (end.code, end.error) == (137, "it used more memory than it was given")
+
+
+async def test_without_its_supervisor_it_is_ended_and_said_to_be_lost(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch("exec sleep 300", tmp_path))
+    container = container_of(agent)
+    os.kill(running(agent)["supervisor_pid"], signal.SIGKILL)
+    end = await ended(agent)
+    assert (end.supervisor_lost, agent.pids(KEY), pids_of(container)) == (True, (), ())
+    assert containers_of(tmp_path / "tasks") == []
+
+
+async def test_a_container_that_nobody_owns_is_ended_by_the_next_agent(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Its folder is gone, so that no agent knows of it; one of another folder is let be."""
+    elsewhere = DockerRuntime(tmp_path / "elsewhere")
+    await agent.start(launch("exec sleep 300", tmp_path))
+    await elsewhere.start(launch("exec sleep 300", tmp_path))
+    os.kill(running(agent)["supervisor_pid"], signal.SIGKILL)
+    await agent.close()
+    shutil.rmtree(agent.control_dir(KEY))
+    [orphan] = containers_of(tmp_path / "tasks")
+
+    following = DockerRuntime(tmp_path)
+    assert await following.adopt() == []
+    assert containers_of(tmp_path / "tasks") == []
+    assert pids_of(orphan) == ()
+    assert len(elsewhere.pids(KEY)) >= 1
+    await following.close()
+    await elsewhere.close()
+    await clean(tmp_path / "elsewhere")
+
+
+async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, tmp_path: Path) -> None:
+    await agent.start(launch("trap '' TERM; touch ready; while :; do sleep 0.02; done", tmp_path))
+    await until((tmp_path / "ready").exists)
+    now = supervisor.boottime_us()
+    await agent.deadlines(KEY, now, now + 1_000_000)
+    await agent.close()
+    await until((agent.control_dir(KEY) / "exit.json").exists)
+
+    following = DockerRuntime(tmp_path)
+    [end] = await following.adopt()
+    assert isinstance(end, Exit)
+    assert (end.code, end.deadline_stages) == (128 + signal.SIGKILL, ("term_sent", "kill_sent"))
+    await following.close()
+
+
+async def test_a_lease_that_nobody_renews_ends_it(agent: DockerRuntime, tmp_path: Path) -> None:
+    agent.renew(supervisor.boottime_us() + 3_000_000, 10_000_000)
+    await agent.start(launch("exec sleep 300", tmp_path))
+    end = await ended(agent)
+    assert (end.code, end.lease_stages) == (128 + signal.SIGTERM, ("noticed", "term_sent"))
+
+
+async def test_every_line_comes_once_though_the_engine_goes_away(tmp_path: Path, door: Door) -> None:
+    """The job goes on, what it prints meanwhile comes later, its end is told as it was, none of it lost or doubled."""
+    agent = DockerRuntime(tmp_path, engine=door.url)
+    assert await agent.adopt() == []
+    await agent.start(launch(f"{COUNT.format(200)}; exit 7", tmp_path))
+    for _ in range(2):
+        lines = agent.log_path(KEY).read_text().count("\n")
+        await until(lambda: agent.log_path(KEY).read_text().count("\n") > lines + 20)  # noqa: B023
+        door.shut()
+        assert len(agent.pids(KEY)) >= 1
+        door.open()
+    end = await ended(agent)
+    assert (end.code, end.supervisor_lost) == (7, False)
+    assert agent.log_path(KEY).read_text() == "".join(f"line {n}\n" for n in range(1, 201))
+    await agent.close()
+    await clean(tmp_path)
+
+
+async def test_what_prints_much_loses_nothing(agent: DockerRuntime, tmp_path: Path) -> None:
+    """Faster than the log is read, and lines longer than the engine keeps in one piece."""
+    await agent.start(launch("seq 1 200000; head -c 100000 /dev/zero | tr '\\0' x; echo", tmp_path))
+    assert (await ended(agent)).code == 0
+    told = agent.log_path(KEY).read_text()
+    assert told == "".join(f"{n}\n" for n in range(1, 200001)) + "x" * 100000 + "\n"
+
+
+async def test_away_the_engine_delays_no_deadline(tmp_path: Path, door: Door) -> None:
+    """Told in the agent's log; TERM and KILL go to the processes themselves, and the container is removed later."""
+    if os.getuid():
+        pytest.skip("only root can end a container's processes without the engine")
+    agent = DockerRuntime(tmp_path, engine=door.url)
+    await agent.start(launch("trap 'echo told' TERM; touch ready; while :; do sleep 0.02; done", tmp_path))
+    await until((tmp_path / "ready").exists)
+    container = container_of(agent)
+    door.shut()
+    await agent.terminate(KEY, 60)
+    await agent.kill(KEY)
+    assert pids_of(container) == ()
+    assert docker("inspect", container).returncode == 0
+    door.open()
+    assert (await ended(agent)).code == 128 + signal.SIGKILL
+    assert docker("inspect", container).returncode != 0
+    await agent.close()
+    await clean(tmp_path)
+
+
+async def test_an_engine_that_is_away_at_the_start_is_waited_for(
+    tmp_path: Path, door: Door, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands for other tasks do not wait for it, and the agent says in its log that it went and came."""
+    monkeypatch.setattr("bailiff_node_agent.runtime.docker.LOOK_AT_ENGINE_S", 0.1)
+    agent = DockerRuntime(tmp_path, engine=door.url)
+    door.shut()
+    assert await agent.adopt() == []
+    started = time.monotonic()
+    assert isinstance(await agent.start(launch("exit 3", tmp_path)), Running)
+    assert time.monotonic() - started < 30
+    assert not containers_of(tmp_path / "tasks")
+    door.open()
+    assert (await ended(agent)).code == 3
+    told = ""
+
+    def said(what: str) -> bool:
+        nonlocal told
+        told += "".join(capsys.readouterr())
+        return what in told
+
+    await until(lambda: said("the Docker engine answers again"))
+    assert told.index("none is started") < told.index("the Docker engine answers again")
+    await agent.close()
+    await clean(tmp_path)
+
+
+async def test_told_to_leave_before_it_began_it_never_begins(tmp_path: Path, door: Door) -> None:
+    agent = DockerRuntime(tmp_path, engine=door.url)
+    door.shut()
+    await agent.start(launch("touch began", tmp_path))
+    await agent.terminate(KEY)
+    assert (await ended(agent)).code == -signal.SIGTERM
+    door.open()
+    assert not (tmp_path / "began").exists()
+    await agent.close()
+    await clean(tmp_path)
