@@ -85,6 +85,7 @@ class Archiver:
         self.offset = position.next_offset
         reader = await self._bus.reader([(topic, partition, position.next_offset)])
         writing: asyncio.Task[None] | None = None
+        caught_up = False
         try:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
@@ -95,7 +96,10 @@ class Archiver:
                     if writing is not None:
                         await writing
                         writing = None
-                    self._caught_up(position)
+                    if not caught_up:  # silence may also mean that Kafka has not answered yet
+                        caught_up = reader.position(topic, partition) >= (await self._bus.spans(topic))[partition].end
+                    if caught_up:
+                        self._caught_up(position)
                     await self._sealer.seal_if_due(self._db, position)
                     continue
                 batch = self._judge(position, messages)
