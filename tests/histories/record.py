@@ -209,6 +209,9 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "projects-borrow-and-give-back-3": projects_borrow_and_give_back,
     "shared-devices-and-moves-3": shared_devices_and_moves,
     "by-hand": by_hand,
+    "gang-over-two-nodes-with-a-turn-cut-short-4": gang_over_two_nodes_with_a_turn_cut_short,
+    "projects-borrow-and-give-back-4": projects_borrow_and_give_back,
+    "by-hand-4": by_hand,
 }
 
 
