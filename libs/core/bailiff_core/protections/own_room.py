@@ -16,10 +16,12 @@ from .rule import Shield
 NAME = "own-room"
 
 
-def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:  # noqa: ARG001
-    """With reclaim on, promises to other projects of what the asker's side of the tree would have back; whatever the verb."""
+def shield(pool: Pool, verb: Verb, asker: Job) -> Shield | None:
+    """With reclaim on, promises to other projects of what the asker's side of the tree would have back."""
     if not pool.plans or not pool.rules.projects or "reclaim" not in pool.rules.preemption.verbs:
         return None
+    if verb == "preempt" and pool.rules.scope != "pool":
+        return None  # it takes no promises of other projects
     tree = tree_of(pool)
     kept = {plan.job: None for plan in pool.plans.values() if plan.victims and _comes_back(pool, tree, asker, plan)}
 
