@@ -114,11 +114,11 @@ async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_s
         await pool.until_gpus(a=8)
 
         await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.until("it runs again, on four", lambda _: pool.job("a-elastic").attempt == 2)
         await pool.until_gpus(a=4, b=4)
-        assert pool.job("a-elastic").attempt == 2
         pool.tell("b-demo")
+        await pool.until("it runs again, on eight", lambda _: pool.job("a-elastic").attempt == 3)
         await pool.until_gpus(a=8, b=0)
-        assert pool.job("a-elastic").attempt == 3
         assert {fact.cause for fact in pool.facts(JobRequeued, job="a-elastic")} == {"resize"}
         await pool.verify()
 
@@ -176,7 +176,7 @@ async def test_training_leaves_a_serving_tier_at_a_spike_and_returns(shared: Sys
             )
         )
         deaf = f"trap '' TERM; {pool.training().replace('exec ', '')}"
-        await pool.submit("serve", pool.training(), tasks=2, kind="inference", project="serving")
+        await pool.submit("serve", pool.training(), tasks=2, kind="inference", elastic="live", project="serving")
         training = [f"train-{number}" for number in range(6)]
         for name in training:
             await pool.submit(name, deaf, grace_s=10, project="research")

@@ -204,7 +204,9 @@ async def test_a_request_as_large_as_may_be_runs_and_a_larger_one_does_not_get_i
         rejected = await pool.record(InputRejected, id="larger")
         assert rejected.code == "too-large"
         assert str(MAX_INPUT_BYTES) in rejected.reason
-        headers, value = binary(submit("largest", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty - 3000)}}))
+        largest = submit("largest", spec={"env": {"FILL": "x" * (MAX_INPUT_BYTES - empty - 3000)}})
+        largest["demand"]["max_failures"] = 0
+        headers, value = binary(largest)
         await pool.publish_raw(topics.REQUESTS.name, value, headers)
         await pool.until("it is accepted", lambda seen: "largest" in seen.jobs)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.archive_kit import archived, head
+from tests.archive_kit import archived, head, query
 from tests.bench.synthetic import plain_log
 from tests.system import PATIENCE_S
 
@@ -26,6 +26,7 @@ from bailiff_core.records import Wire
 from bailiff_devstack.stack import Plan, Stack
 
 SLICE = 50
+BEGUN = 1_000
 OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
 
 pytestmark = pytest.mark.kafka
@@ -50,12 +51,14 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
 ) -> None:
     dice = random.Random(seed)
     wires = list(plain_log(700 * kills))
-    places = sorted(dice.sample(range(100, len(wires) - 1_000), kills))
+    places = sorted(dice.sample(range(BEGUN, len(wires) - 500), kills))
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
         stack.start_service("auditor")
         stack.start_service("auditor", replica="-2")
-        growing = asyncio.create_task(grow(bus, wires))
+        await grow(bus, wires[:BEGUN])
+        await until_sealed(stack)
+        growing = asyncio.create_task(grow(bus, wires[BEGUN:]))
         for number, place in enumerate(places):
             victim = ("auditor", "auditor-2")[number % 2]
             await until_archived(stack, place)
@@ -109,6 +112,14 @@ async def until_archived(stack: Stack, seq: int) -> None:
                     return
             except (OSError, asyncpg.PostgresError):
                 pass  # it has just been killed
+            await asyncio.sleep(0.02)
+
+
+async def until_sealed(stack: Stack) -> None:
+    """Wait for the first seal."""
+    await until_archived(stack, BEGUN - 1)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await query(stack.postgres.dsn, "SELECT size FROM seals"):  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.02)
 
 

@@ -77,6 +77,7 @@ def clock_stepped(pool: Pool, fact: facts.ClockStepped) -> None:
             task.reached = {stage: moment + fact.by for stage, moment in task.reached.items()}
             task.checkpoint_at = None if task.checkpoint_at is None else task.checkpoint_at + fact.by
     pool.agenda = None
+    pool.stale_jobs.update(dict.fromkeys(pool.active))  # when they are taken to end has moved, too
     pool.run_limits = [(moment + fact.by, name) for moment, name in pool.run_limits]
     for project in pool.reclaimed_at:
         pool.reclaimed_at[project] += fact.by
