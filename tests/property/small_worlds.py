@@ -57,6 +57,27 @@ def small_world(random: Random) -> tuple[Fields, Waves]:
     return {"nodes": nodes, "projects": projects, "policy": {"preemption": rules}}, waves
 
 
+def tight_world(random: Random) -> tuple[Fields, Waves]:
+    """One node of rigid jobs, most of them small: what a large one is promised, several small ones ask for."""
+    projects: list[Fields] = [
+        {"name": "a"},
+        {"name": "b", "over_quota_weight": random.choice((1, 3))},
+        {"name": "c", "over_quota_weight": random.choice((0, 0, 1)), "quota": {"gpus": random.choice((1, 1, 2))}},
+    ]
+    scope = "pool" if random.random() < 0.3 else "project"
+    rules = {"scope": scope, "quota_shields": random.random() < 0.5}
+    waves: Waves = []
+    for number in range(random.choice((3, 4, 5))):
+        wave = []
+        for at in range(random.randint(1, 4)):
+            kind = random.choice(("train", "train", "interactive", "interactive"))
+            project, gpus = random.choice("abc"), random.choice((1, 1, 1, 2, 3, 4))
+            wave.append({"name": f"j{number}{at}", "class": kind, "project": project, "gpus": gpus})
+        waves.append(wave)
+    nodes = [{"name": "n", "gpus": random.choice((5, 6, 6, 7))}]
+    return {"nodes": nodes, "projects": projects, "policy": {"preemption": rules}}, waves
+
+
 def _stated(random: Random) -> Fields:
     stated: Fields = {"quota": {"gpus": random.choice((0, 0, 0, 1, 1, 2, 3, 4, -1))}}
     if random.randrange(2):

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core_invariants import (
     gangs_are_whole,
@@ -72,6 +72,20 @@ pools = st.tuples(
 )
 crowded = st.tuples(st.sampled_from(((6,), (8,), (10,))), st.sampled_from(TREES[1:4]), st.just(RULES[0]), waves)
 Given = tuple[Sequence[int], tuple[Fields, ...], Fields, Sequence[Sequence[tuple[int, int, int, bool]]]]
+
+
+# A promise of room that c leaves, taken by c and reclaimed again, for ever: what the rule `own-room` is against.
+TAKEN_IN_TURNS: Given = (
+    (6,),
+    TREES[2],
+    {},
+    [
+        [(0, 0, 0, False), (7, 4, 2, False), (11, 0, 0, True)],
+        [(0, 3, 0, True), (3, 0, 1, False), (0, 0, 0, True), (0, 0, 0, True)],
+        [(0, 4, 0, True)],
+        [(0, 0, 0, True), (0, 1, 2, True), (1, 4, 2, True), (0, 4, 2, True)],
+    ],
+)
 
 
 class History:
@@ -216,6 +230,7 @@ def test_pools_come_to_rest(drawn: Given) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(crowded)
+@example(TAKEN_IN_TURNS)
 def test_no_project_below_its_share_is_left_waiting_beside_one_above(drawn: Given) -> None:
     nobody_has_a_just_claim(drawn)
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.core_protections.kit import HOUR, MINUTE, SECOND, Bench, core, surplus
 
-from bailiff_core.model.pool import Eviction
+from bailiff_core.model.pool import Eviction, Plan, Task
 from bailiff_core.protections import RULES, Together, excluded_by
 
 DEPARTMENTS = [
@@ -90,6 +90,53 @@ def test_a_project_reclaims_nothing_from_itself(verb, rule):
     bench = Bench(projects=DEPARTMENTS)
     bench.asker.project = "vision"
     assert shield(bench, core(bench.running("x", project="vision")), verb) == rule
+
+
+def promised(bench: Bench, *, to: str, by: str):
+    """A promise to a job of one project, and the job of another that leaves for it."""
+    gang = bench.running("gang", project=to, phase="reserved")
+    victim = bench.running("victim", project=by, phase="evicting")
+    victim.eviction = Eviction(1, "preemption", 0, plan=1, for_job="gang")
+    gang.plan, bench.pool.plans[1] = 1, Plan(1, "gang", ["victim"])
+    return gang, victim
+
+
+@pytest.mark.parametrize(("asker", "to", "by", "rule"), [
+    ("vision", "web", "vision", "own-room"),
+    ("vision", "web", "speech", "own-room"),
+    ("vision", "speech", "vision", "own-room"),
+    ("vision", "speech", "web", None),
+    ("vision", "web", "web", None),
+    ("web", "vision", "speech", None),
+])  # fmt: skip
+def test_a_promise_of_what_the_own_side_of_the_tree_is_leaving_is_left_alone(asker, to, by, rule):
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
+    bench.asker.project = asker
+    gang, _ = promised(bench, to=to, by=by)
+    assert shield(bench, core(gang), "reclaim") == rule
+    assert shield(bench, core(bench.running("other", project=to)), "reclaim") is None, "only the promise is"
+
+
+def test_own_room_holds_under_preempt_too_while_reclaim_could_take_the_promise_back():
+    bench = Bench(projects=DEPARTMENTS, preemption={"scope": "pool", "quota_shields": False})
+    bench.asker.project = "vision"
+    gang, _ = promised(bench, to="web", by="vision")
+    assert shield(bench, core(gang)) == "own-room"
+    no_reclaim = {"scope": "pool", "quota_shields": False, "verbs": ["allocate", "preempt"]}
+    bench.pool.policy = Bench(projects=DEPARTMENTS, preemption=no_reclaim).pool.policy
+    assert shield(bench, core(gang)) is None
+
+
+def test_own_room_ends_when_nobody_comes_back_to_it():
+    bench = Bench(projects=DEPARTMENTS)
+    bench.asker.project = "vision"
+    gang, victim = promised(bench, to="web", by="vision")
+    victim.eviction.begun_seq = 2
+    assert shield(bench, core(gang), "reclaim") == "own-room", "told, and still there: it could be spared"
+    victim.tasks[0].state = "exited"
+    assert shield(bench, core(gang), "reclaim") is None
+    victim.tasks[0].state, victim.promise = "running", [Task(0, 0, 1 << 7, "reserved")]
+    assert shield(bench, core(gang), "reclaim") is None, "one that moves was never out of its project's use"
 
 
 def test_quota_shields_what_others_run_within_their_quota():
@@ -323,5 +370,5 @@ def test_the_first_rule_in_order_names_the_group():
 
 
 def test_every_rule_has_a_name_of_its_own_and_ends_the_phrase_a_job_that():
-    assert len({rule.name for rule in RULES}) == len(RULES) == 12
+    assert len({rule.name for rule in RULES}) == len(RULES) == 13
     assert all(rule.says.split()[0] in ("is", "waits", "does", "has", "was") for rule in RULES)

@@ -64,18 +64,27 @@ def withdrawn_evictions(pool: Pool) -> Iterator[Decision]:
             continue
         if eviction.plan is None or eviction.plan in pool.plans or eviction.spare_seq is not None:
             continue
-        told = eviction.begun_seq is not None
-        staying = [task for task in entry.tasks if task.state not in ("exited", "released")]
-        if told and (not staying or (not entry.part and len(staying) < len(entry.tasks))):
+        if not may_stay(entry):
             continue
+        told = eviction.begun_seq is not None
         yield EvictionWithdrawn(
             job=entry.job.id,
             attempt=entry.job.attempt,
             plan=eviction.plan,
             told=told,
             reason=f"{eviction.for_job} does not need the room any more",
-            tasks=ranges(task.index for task in staying) if entry.part and told else entry.part,
+            tasks=ranges(task.index for task in _here(entry)) if entry.part and told else entry.part,
         )
+
+
+def may_stay(entry: Leaving) -> bool:
+    """Whether it could still be taken back: nobody was told, or all of it is there; of single members, some."""
+    here = _here(entry)
+    return entry.eviction.begun_seq is None or (bool(here) and (bool(entry.part) or len(here) == len(entry.tasks)))
+
+
+def _here(entry: Leaving) -> list[Task]:
+    return [task for task in entry.tasks if task.state not in ("exited", "released")]
 
 
 def _is_emptied(pool: Pool, task: Task) -> bool:

@@ -15,6 +15,7 @@ from bailiff_core.lifecycle.stale_gang import stale_gangs
 from bailiff_core.lifecycle.timeouts import schedule_timeouts
 from bailiff_core.model.policy import VERBS, Verb
 from bailiff_core.model.pool import Pool
+from bailiff_core.records.decisions import PreemptionDecided
 from bailiff_core.records.facts import ClockAdvanced, ProposalReceived
 from bailiff_core.records.payload import Decision
 from bailiff_core.verbs.allocate import allocate
@@ -24,6 +25,8 @@ from bailiff_core.victims.batch import select_batch
 from .build import happens
 
 EVERYBODY = 1 << 30
+MOST_ROUNDS = 1000
+LAST_SAID = 100
 Rule = Callable[[Pool], Iterator[Decision]]
 BEFORE: tuple[Rule, ...] = (ageing, schedule_timeouts)
 
@@ -41,12 +44,17 @@ def one_pass(pool: Pool, *, stale: bool = True) -> list[tuple[int, Decision]]:
 
 
 def displace(pool: Pool) -> list[tuple[int, Decision]]:
-    """Consolidate, reclaim and preempt for whoever still waits; then nobody has an open request."""
+    """Consolidate, reclaim and preempt for whoever still waits; then nobody has an open request.
+
+    Raises `RuntimeError` where jobs go on displacing each other.
+    """
     made: list[tuple[int, Decision]] = []
-    while opened := list(_enacted(pool, request_preemptions(pool, EVERYBODY))):
+    began = pool.seq
+    for _ in range(MOST_ROUNDS):
+        opened = _all_of(pool, lambda pool: request_preemptions(pool, EVERYBODY))
         made += opened
-        if pool.selection is None:
-            break
+        if not opened or pool.selection is None:
+            return made
         number, steps = pool.selection.number, pool.rules.preemption.search_steps
         answers = select_batch(pool, pool.selection.requests, steps)
         happens(
@@ -56,7 +64,11 @@ def displace(pool: Pool) -> list[tuple[int, Decision]]:
         )
         for rule in (answered_requests, moved_jobs, withdrawn_evictions):
             made += _all_of(pool, rule)
-    return made
+    askers = ", ".join(dict.fromkeys(each.asker.job for _, each in made[-LAST_SAID:] if isinstance(each, PreemptionDecided)))
+    raise RuntimeError(
+        f"the requests for room did not come to rest within {MOST_ROUNDS} rounds of one pass after #{began}: "
+        f"the last to displace others were {askers}"
+    )
 
 
 def _all_of(pool: Pool, rule: Rule) -> list[tuple[int, Decision]]:

@@ -23,6 +23,7 @@ from . import (
     min_runtime,
     not_preemptible,
     own_project,
+    own_room,
     quota_shields,
     scope,
 )
@@ -35,6 +36,7 @@ RULES = (
     Rule(lower_priority_only.NAME, lower_priority_only.shield, "does not have lower priority", by_group=True),
     Rule(scope.NAME, scope.shield, "is of another project", by_group=True),
     Rule(own_project.NAME, own_project.shield, "is of the same project", by_group=True),
+    Rule(own_room.NAME, own_room.shield, "waits for room that jobs of the asker's project are leaving"),
     Rule(quota_shields.NAME, quota_shields.shield, "is within the quota, or the share, of its own project"),
     Rule(excluded.NAME, excluded.shield, "has a label that the policy excludes"),
     Rule(min_runtime.NAME, min_runtime.shield, "has not had its minimum run time yet", ends=min_runtime.ends),
