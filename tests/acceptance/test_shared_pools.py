@@ -110,16 +110,16 @@ async def test_an_elastic_gang_over_quota_shrinks_and_grows_again(shared: System
 async def test_an_elastic_gang_that_says_nothing_of_live_starts_anew_with_each_size(shared: System) -> None:
     async with shared.watch("resized") as pool:
         await pool.apply(TWO.model_copy(update={"restarts": RestartRules(grow_after=0)}))
-        await pool.submit("a-elastic", pool.training(), tasks=8, min_tasks=4, project="a")
+        await pool.submit("a-resized", pool.training(), tasks=8, min_tasks=4, project="a")
         await pool.until_gpus(a=8)
 
-        await pool.submit("b-demo", pool.until_told(), tasks=4, kind="interactive", project="b")
-        await pool.until("it runs again, on four", lambda _: pool.job("a-elastic").attempt == 2)
+        await pool.submit("b-show", pool.until_told(), tasks=4, kind="interactive", project="b")
+        await pool.until("it runs again, on four", lambda _: pool.job("a-resized").attempt == 2)
         await pool.until_gpus(a=4, b=4)
-        pool.tell("b-demo")
-        await pool.until("it runs again, on eight", lambda _: pool.job("a-elastic").attempt == 3)
+        pool.tell("b-show")
+        await pool.until("it runs again, on eight", lambda _: pool.job("a-resized").attempt == 3)
         await pool.until_gpus(a=8, b=0)
-        assert {fact.cause for fact in pool.facts(JobRequeued, job="a-elastic")} == {"resize"}
+        assert {fact.cause for fact in pool.facts(JobRequeued, job="a-resized")} == {"resize"}
         await pool.verify()
 
 
