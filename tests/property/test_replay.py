@@ -128,6 +128,11 @@ def test_other_pythons_say_the_same(python: str) -> None:
     assert told_by(python, "random", *logs()) == told_by(sys.executable, "0", *logs())
 
 
+def test_a_stepped_clock_moves_when_jobs_are_taken_to_end() -> None:
+    """A writer that starts right after the step folds anew; who replays has kept the ends from before it."""
+    random_log(1021, 112).holds()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(100))
