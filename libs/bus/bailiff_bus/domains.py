@@ -19,6 +19,7 @@ from .metrics import Metrics
 from .port import Bus, BusUnavailable, OffsetGone
 from .runtime import ExitCode, MustStop
 from .settings import PoolDeclaration, ServiceSettings, read_pools
+from .until_first import until_first
 from .view import DomainView, StateDiverged
 
 OpenView = Callable[[PoolDeclaration], Awaitable[DomainView]]
@@ -65,16 +66,9 @@ class Domains:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. What the first failing task raises is raised here."""
         gc.disable()  # a fold makes no cycles, and a state that grows would be looked through again and again
-        tasks: list[asyncio.Future[object]] = [asyncio.ensure_future(self._tend(pool)) for pool in self._pools]
-        tasks += [asyncio.ensure_future(work) for work in (self._follow_group(), self._measure_lag(), stop.wait())]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_first(*map(self._tend, self._pools), self._follow_group(), self._measure_lag(), stop.wait())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             gc.enable()
 
     async def _follow_group(self) -> None:

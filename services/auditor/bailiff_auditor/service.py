@@ -15,6 +15,7 @@ from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.seals import KeyFault, make_private_key, read_private_key
 from bailiff_bus.settings import PoolDeclaration, read_pools
+from bailiff_bus.until_first import until_first
 from bailiff_bus.view import StateDiverged
 
 from .alarms import Alarms, Told
@@ -50,16 +51,9 @@ class AuditorService:
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
         await self._check()
-        tasks: list[asyncio.Task[object]] = [asyncio.create_task(self._tend(pool)) for pool in self._pools]
-        tasks += [asyncio.create_task(work) for work in (self._measure_lag(), stop.wait())]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_first(*map(self._tend, self._pools), self._measure_lag(), stop.wait())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await self._bus.close()
 
     async def _check(self) -> None:
@@ -121,15 +115,7 @@ class AuditorService:
                 caught_up.set()
 
         archiver = self._archivers[pool.name] = Archiver(self._bus, pool, connection, self._metrics, self._alarms, sealer, say)
-        tasks = [asyncio.create_task(archiver.run()), asyncio.create_task(self._look(pool, domain, caught_up))]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_first(archiver.run(), self._look(pool, domain, caught_up))
 
     async def _look(self, pool: PoolDeclaration, domain: int, caught_up: asyncio.Event) -> None:
         await caught_up.wait()

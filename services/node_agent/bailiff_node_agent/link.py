@@ -16,6 +16,7 @@ from bailiff_bus.logs import logger
 from bailiff_bus.messages import ReportBody
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Parcel, Producer, Reader
+from bailiff_bus.until_first import until_first
 
 from .agent import Agent, read_report
 
@@ -73,19 +74,7 @@ class Link:
             for partition, offset in self._read_to.items():
                 reader.follow(topics.NODE_COMMANDS.name, partition, offset)
             self.waiting_for = None
-            tasks = [
-                asyncio.ensure_future(self._read_commands(reader)),
-                asyncio.ensure_future(self._send_reports(producer)),
-                asyncio.ensure_future(self._send_heartbeats(producer)),
-            ]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            await until_first(self._read_commands(reader), self._send_reports(producer), self._send_heartbeats(producer))
 
     # --- commands
 

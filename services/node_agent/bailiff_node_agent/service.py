@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from bailiff_bus.ambient import Ambient
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
 from bailiff_bus.runtime import ExitCode, MustStop
+from bailiff_bus.until_first import until_first
 
 from .agent import Agent, Machine
 from .checkpoints import identity
@@ -58,21 +59,14 @@ class NodeAgentService:
                 self._link.add(agent)
                 agents.append(agent)
             self._adopted = None
-            work = [asyncio.ensure_future(agent.run()) for agent in agents]
-            work.append(asyncio.ensure_future(self._link.run()))
+            works: list[Awaitable[object]] = [*(agent.run() for agent in agents), self._link.run()]
             if self._settings.log_bytes and self._settings.durable:
-                work.append(asyncio.ensure_future(rotate_logs(agents, self._settings.log_bytes)))
+                works.append(rotate_logs(agents, self._settings.log_bytes))
             if self._settings.ship_logs:
-                work.append(asyncio.ensure_future(ship_logs(self._bus, agents)))
-            asked = asyncio.ensure_future(stop.wait())
+                works.append(ship_logs(self._bus, agents))
             try:
-                done, _ = await asyncio.wait([*work, asked], return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+                await until_first(*works, stop.wait())
             finally:
-                for task in (*work, asked):
-                    task.cancel()
-                await asyncio.gather(*work, asked, return_exceptions=True)
                 await self._bus.close()
 
     def _machine(self, node: NodeDeclaration, locks: ExitStack) -> Machine:
