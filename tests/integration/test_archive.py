@@ -233,7 +233,7 @@ async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database
     key = b"pool-a/train-1/digest"
     spec = canonical_json({"salt": "00" * 16, "spec": JobSpec(command=("train", "--for", "Ada")).to_data()})
     log.cluster.store(topics.JOB_SPECS.name, 0, key, (), spec)
-    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+    async with Auditor(log, database, tmp_path, seal_seconds=0.001).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires))
     before = await archived(database)
     await query(database, "INSERT INTO actors (actor, name) VALUES ('u-7', 'Ada Lovelace')")

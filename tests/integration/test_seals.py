@@ -11,7 +11,7 @@ from bailiff import proofs
 from bailiff.problem import Problem
 from bailiff.sources import Source, from_archive, from_file
 from bailiff.stretches import write_stretches
-from bailiff.walk import replay, verify
+from bailiff.walk import Verification, replay, verify
 from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_private_key, make_proof, seal_in
@@ -42,18 +42,20 @@ async def test_each_seal_continues_the_one_before_it_whoever_made_that(database:
     log = Log()
     key = tmp_path / "key"
     make_private_key(key)
-    for begin, end in ((0, 150), (150, 420), (420, 700)):
+    for begin, end, every in ((0, 150, 3600), (150, 420, 0.001), (420, 700, 3600)):
         log.append(WIRES[begin:end])
-        async with Auditor(log, database, tmp_path / f"{begin}", seal_key=key, **OFTEN).running() as auditor:
-            await auditor.until("it is archived and sealed", lambda size=end: auditor.value("bailiff_sealed_records") == size)
+        due = end if every < 1 else end // 100 * 100
+        settings = {"seal_records": 100, "seal_seconds": every}
+        async with Auditor(log, database, tmp_path / f"{begin}", seal_key=key, **settings).running() as auditor:
+            await auditor.until("it is archived and sealed", lambda size=due: auditor.value("bailiff_sealed_records") == size)
     chain = judged(log)
     assert len(chain.keys) == 1
-    assert [seal.size for seal in chain.seals] == [150, 420, 700]
+    assert [seal.size for seal in chain.seals] == [100, 200, 300, 400, 420, 500, 600, 700]  # each multiple, and when it is time
     found = await verify(log.domain, given(log.messages()), SealedWalk(chain))
     assert found["ok"]
-    assert (found["seals"], found["sealed"]) == (3, 700)
+    assert (found["seals"], found["sealed"]) == (8, 700)
     rows = await query(database, "SELECT size FROM seal_list ORDER BY size")
-    assert [row["size"] for row in rows] == [150, 420, 700]
+    assert [row["size"] for row in rows] == [seal.size for seal in chain.seals]
 
 
 async def test_a_seal_whose_maker_died_before_noting_it_is_found_and_gone_on_from(database: str, tmp_path: Path) -> None:
@@ -67,9 +69,9 @@ async def test_a_seal_whose_maker_died_before_noting_it_is_found_and_gone_on_fro
     await query(database, "UPDATE domains SET seals_offset = 0")
     log.append(WIRES[200:320])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as other:
-        await other.until("it is sealed on", lambda: other.value("bailiff_sealed_records") == 320)
-    assert [seal.size for seal in judged(log).seals] == [200, 320]
-    assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [200, 320]
+        await other.until("it is sealed on", lambda: other.value("bailiff_sealed_records") == 300)
+    assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
+    assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
 
 
 async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(database: str, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
     make_private_key(new)
     log.append(WIRES[:150])
     async with Auditor(log, database, tmp_path / "a", seal_key=old, **OFTEN).running() as auditor:
-        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 150)
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 100)
     log.append(WIRES[150:300])
     async with Auditor(log, database, tmp_path / "b", seal_key=new, **OFTEN).running() as strange:
         await strange.until("it is archived", lambda: strange.value("bailiff_archive_head_seq") == 299)
@@ -90,7 +92,7 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
         await rotated.until("it is sealed with the new key", lambda: rotated.value("bailiff_sealed_records") == 300)
     chain = judged(log)
     assert len(chain.keys) == 2
-    assert [seal.key for seal in chain.seals] == chain.keys
+    assert [seal.key for seal in chain.seals] == [chain.keys[0], chain.keys[1], chain.keys[1]]
     judged(log, trusted=(chain.keys[0],))
     with pytest.raises(Disproved, match="none of those to trust"):
         judged(log, trusted=("A" * 43,))
@@ -106,8 +108,9 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_s
     await query(database, "DELETE FROM domains")
     log.append(WIRES[300:450])
     async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as restored:
-        await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 450)
-    assert [seal.size for seal in judged(log).seals] == [300, 450]
+        await restored.until("it is sealed on", lambda: restored.value("bailiff_sealed_records") == 400)
+        await restored.until("all is archived", lambda: restored.value("bailiff_archive_head_seq") == 449)
+    assert [seal.size for seal in judged(log).seals] == [100, 200, 300, 400]
     assert await archived(database) == log.messages()
 
 
@@ -118,7 +121,7 @@ async def sealed_log(database: str, folder: Path, wires=WIRES) -> tuple[Log, str
     for begin in range(0, len(wires), 350):
         log.append(wires[begin : begin + 350])
         size = min(len(wires), begin + 350)
-        async with Auditor(log, database, folder / f"{begin}", seal_key=key, seal_records=1).running() as auditor:
+        async with Auditor(log, database, folder / f"{begin}", seal_key=key, seal_records=350).running() as auditor:
             await auditor.until("it is sealed", lambda size=size: auditor.value("bailiff_sealed_records") == size)
     return log, judged(log).keys[0]
 
@@ -165,16 +168,44 @@ async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(dat
     async with from_archive(database, None) as source:
         again = await write_stretches(folder, 128, source.domain, source.partition, source.messages, source.seals)
     assert again == []
+    found = await judge_folder(folder, key)
+    assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 640)
+    assert from_file(folder).faults() == []
+    replayed = await replay(log.domain, from_file(folder).messages)
+    assert (replayed["ok"], replayed["records"]) == (True, 640)
+    assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
+
+
+async def judge_folder(folder: Path, key: str) -> Verification:
+    """As `bailiff audit verify --file FOLDER --trust KEY`."""
     kept = from_file(folder)
     chain = SealChain(kept.domain, frozenset([key]))
     for body in kept.seals:
         chain.take(body)
-    found = await verify(kept.domain, kept.messages, SealedWalk(chain, kept.tree), kept.start)
-    assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 350)
-    assert from_file(folder).faults() == []
-    replayed = await replay(kept.domain, from_file(folder).messages)
-    assert (replayed["ok"], replayed["records"]) == (True, 640)
-    assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
+    return await verify(kept.domain, kept.messages, SealedWalk(chain, kept.tree.copy(), kept.closing), kept.start)
+
+
+@pytest.mark.parametrize(("size", "seals"), [(100, 1), (175, 1), (350, 1), (300, 2)])
+async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
+    size: int, seals: int, database: str, tmp_path: Path
+) -> None:
+    log, key = await sealed_log(database, tmp_path)
+    folder = tmp_path / "kept"
+    upto = 350 * seals
+    sealed = [body for body in published(log) if isinstance(body, SealingKey) or body.size <= upto]
+    await write_stretches(folder, size, log.domain, 0, given(log.messages()), sealed)
+    found = await judge_folder(folder, key)
+    covered = upto // size * size
+    assert (found["ok"], found["records"], found["sealed"]) == (True, covered, covered), found["seal_problem"]
+
+    manifest = json.loads((folder / "manifest.json").read_text())
+    if covered == upto:
+        assert "closing" not in manifest
+        return
+    path = manifest["closing"]["path"]
+    for changed in ({"path": path[:-1], "size": covered}, {"path": ["00" * 32, *path[1:]], "size": covered}, None):
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"closing": changed}))
+        assert not (await judge_folder(folder, key))["ok"]
 
 
 async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:

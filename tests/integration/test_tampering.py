@@ -209,7 +209,7 @@ async def test_a_log_without_harm_is_whole_in_every_form(
     assert (await verify("pool-a", given(messages), walk_of(seals)))["ok"]
     log = Log()
     log.append(OURS)
-    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+    async with Auditor(log, database, tmp_path, seal_records=7, seal_seconds=0.001).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(OURS))
     async with from_archive(database, "pool-a") as source:
         assert (await verify("pool-a", source.messages, walk_of(source.seals)))["ok"]
@@ -218,7 +218,7 @@ async def test_a_log_without_harm_is_whole_in_every_form(
 async def test_it_is_found_in_the_archive(database: str, tmp_path: Path) -> None:
     log = Log()
     log.append(OURS)
-    async with Auditor(log, database, tmp_path, seal_records=1).running() as auditor:
+    async with Auditor(log, database, tmp_path, seal_records=7, seal_seconds=0.001).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(OURS))
     messages = await archived(database)
     for harm in HARMS:

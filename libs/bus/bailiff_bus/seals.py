@@ -196,16 +196,25 @@ def seal_in(message: Message, domain: str) -> LogSealed | SealingKey | None:
     return body if found.domain == domain and isinstance(body, LogSealed | SealingKey) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Shows that a tree of so many records is the beginning of the first seal's above it: a consistency path of RFC 6962."""
+
+    size: int
+    path: tuple[bytes, ...]
+
+
 @dataclass
 class SealedWalk:
     """Holds records against seals while a log is walked: `add` each record's hash in turn, then `finish`.
 
     problem: the first seal that the log does not fit, in words; sound: so many records fit. tree: of what is before the
-    records that are walked.
+    records that are walked. closing: of records that were kept without those up to the next seal.
     """
 
     chain: SealChain
     tree: Frontier = field(default_factory=Frontier)
+    closing: Closing | None = None
     problem: str = ""
     sound: int = 0
     _next: int = 0
@@ -234,12 +243,22 @@ class SealedWalk:
         seals = self.chain.seals
         if not self.problem and self.chain.trusted and not seals:
             self.problem = "there is no seal by a key that is to be trusted"
+        if not self.problem and self._next < len(seals) and self._is_closed_by(seals[self._next]):
+            self.sound, self._next = self.tree.size, len(seals)
         if not self.problem and self._next < len(seals):
             self.problem = (
                 f"{seals[-1].size} records were sealed, the log goes to record {self.tree.size - 1} only: "
                 f"it was cut short or replaced from record {self.tree.size} at the latest"
             )
         return self.problem
+
+    def _is_closed_by(self, seal: LogSealed) -> bool:
+        tree, closing = self.tree, self.closing
+        if closing is None or closing.size != tree.size or self._next != len(self.chain.seals) - 1:
+            return False
+        if not consistent(tree.size, seal.size, closing.path, tree.root(), bytes.fromhex(seal.root)):
+            self.problem = f"records {self.sound} to {tree.size - 1} are not those under the seal over {seal.size} records"
+        return not self.problem
 
 
 # --- proofs

@@ -9,7 +9,7 @@ from bailiff_bus import topics
 from bailiff_bus.archive import NotInArchive, open_archive
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
-from bailiff_bus.seals import seal_in
+from bailiff_bus.seals import Closing, seal_in
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 
@@ -21,7 +21,10 @@ from .stretches import StretchFolder, seal_from
 
 @dataclass
 class Source:
-    """One domain's log. start, tree: where it stands before its first message. faults: what is wrong with its files."""
+    """One domain's log. start, tree: where it stands before its first message. faults: what is wrong with its files.
+
+    closing: leads from its end to the seal above that.
+    """
 
     domain: str
     partition: int
@@ -30,6 +33,7 @@ class Source:
     start: ChainHead
     tree: Frontier = field(default_factory=Frontier)
     faults: Callable[[], list[str]] = list
+    closing: Closing | None = None
 
 
 async def from_kafka(client: Client, domain: str | None) -> Source:
@@ -53,7 +57,10 @@ def from_file(path: Path) -> Source:
     """An exported log, or a folder of stretches."""
     if path.is_dir():
         folder = StretchFolder(path)
-        return Source(folder.domain, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, folder.faults)
+        return Source(
+            folder.domain, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, folder.faults,
+            folder.closing,
+        )  # fmt: skip
     log = LogFile(path)
     try:
         seals = [seal_from(each) for each in log.seals]

@@ -2,7 +2,7 @@
 
 A stretch is a file of `logfile`, gzipped. `manifest.json` says for each which records it holds, its SHA-256, and where the
 log stood before it (head and Merkle tree), so that a stretch can be checked without those before it. The seals, and the keys
-that made them, stand in the manifest, too.
+that made them, stand in the manifest, too. Where the newest file does not end at a seal, `closing` holds what leads to the next.
 """
 
 import gzip
@@ -16,9 +16,10 @@ from typing import Any, TypedDict
 
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
+from bailiff_bus.seals import Closing
 from bailiff_bus.walk import Walk
 from bailiff_core.records import ChainHead
-from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
 
 from .logfile import LogFile, about_line, message_line
 from .problem import ExitCode, Problem
@@ -56,6 +57,10 @@ class StretchFolder:
             first = self.stretches[0]
             self.start = ChainHead(**first["head"])
             self.tree = Frontier(first["first_seq"], [bytes.fromhex(each) for each in first["peaks"]])
+            closing = manifest.get("closing")
+            if closing is not None:
+                closing = Closing(int(closing["size"]), tuple(bytes.fromhex(each) for each in closing["path"]))
+            self.closing: Closing | None = closing
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise Problem(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
 
@@ -98,9 +103,9 @@ async def write_stretches(
     if manifest is not None and (manifest["domain"], manifest["size"]) != (domain, size):
         text = f"{folder} holds stretches of {manifest['size']} records of {manifest['domain']}"
         raise Problem(ExitCode.USAGE, text, "choose another folder")
-    sealed = max((seal.size for seal in seals if isinstance(seal, LogSealed)), default=None)
+    sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
     walk, tree, lines, written = Walk(domain), Frontier(), list[str](), list[Stretch]()
-    before, peaks = walk.head, list[bytes]()
+    before, base, later = walk.head, Frontier(), list[bytes]()
     by_first = {stretch["first_seq"]: stretch for stretch in known}
     async for message in messages:
         wire = walk.judge(message)
@@ -112,23 +117,44 @@ async def write_stretches(
         lines.append(message_line(message))
         if wire is None:
             continue
-        tree.append(leaf_hash(bytes.fromhex(walk.head.hash)))
+        later.append(leaf_hash(bytes.fromhex(walk.head.hash)))
+        tree.append(later[-1])
         if walk.head.next_seq % size:
             continue
         first = walk.head.next_seq - size
-        if sealed is not None and walk.head.next_seq > sealed:
+        if sizes and walk.head.next_seq > sizes[-1]:
             break
         there = by_first.get(first)
         if there is None:
-            there = _write(folder, domain, partition, lines, before, peaks, walk.head)
+            there = _write(folder, domain, partition, lines, before, base.peaks, walk.head)
             written.append(there)
         elif there["after"] != walk.head.hash:
             text = f"{there['name']} ends with another record {walk.head.next_seq - 1} than the log: one of them was changed"
             raise Problem(ExitCode.FOUND_WRONG, text, "nothing was overwritten; bailiff audit verify tells which")
-        before, peaks, lines = walk.head, list(tree.peaks), []
+        before, base, lines, later = walk.head, tree.copy(), [], []
     if written or manifest is not None:
-        _write_manifest(folder, domain, partition, size, [*known, *written], seals)
+        stretches = [*known, *written]
+        covered = stretches[-1]["last_seq"] + 1 if stretches else 0
+        kept = [body for body in seals if isinstance(body, SealingKey) or body.size <= covered]
+        above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
+        closing = None
+        if covered not in sizes and above is not None:
+            closing = _closing(base, later, above)
+            kept = [body for body in seals if isinstance(body, SealingKey) or body.size <= above.size]
+        _write_manifest(folder, domain, partition, size, stretches, kept, closing)
     return written
+
+
+def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Closing:
+    """What leads from the end of the stretches to the seal above them."""
+    leaves = later[: seal.size - base.size]
+    tree = base.copy()
+    for leaf in leaves:
+        tree.append(leaf)
+    if tree.root().hex() != seal.root:
+        text = f"the log's first {seal.size} records are not those that were sealed"
+        raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+    return Closing(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 
 def seal_to(body: LogSealed | SealingKey) -> dict[str, Any]:
@@ -160,14 +186,15 @@ def _write(
 
 
 def _write_manifest(
-    folder: Path, domain: str, partition: int, size: int, stretches: list[Stretch], seals: Sequence[LogSealed | SealingKey]
-) -> None:
-    covered = stretches[-1]["last_seq"] + 1 if stretches else 0
-    kept = [seal for seal in seals if isinstance(seal, SealingKey) or seal.size <= covered]
+    folder: Path, domain: str, partition: int, size: int, stretches: list[Stretch], seals: Sequence[LogSealed | SealingKey],
+    closing: Closing | None,
+) -> None:  # fmt: skip
     manifest = {
         "bailiff_stretches": FORMAT, "domain": domain, "partition": partition, "size": size, "stretches": stretches,
-        "seals": [seal_to(seal) for seal in kept],
+        "seals": [seal_to(seal) for seal in seals],
     }  # fmt: skip
+    if closing is not None:
+        manifest["closing"] = {"size": closing.size, "path": [each.hex() for each in closing.path]}
     _put(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 

@@ -215,7 +215,7 @@ class Archiver:
         for row in batch.orphans:
             if self._metrics.count_orphan(domain, row[1]):
                 self._log.warning("a record that does not continue the log was skipped", offset=row[1], why=row[4])
-        self._sealer.grown(batch.leaves)
+        self._sealer.grown(batch.leaves, batch.position.tree.size)
         await self._sealer.seal_if_due(self._db, batch.position)
 
     def _caught_up(self, position: Position) -> None:

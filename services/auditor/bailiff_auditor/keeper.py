@@ -94,6 +94,12 @@ async def leaves(connection: Connection, domain: int, begin: int, end: int) -> l
     return [leaf_hash(row["hash"]) for row in rows]
 
 
+async def hash_of(connection: Connection, domain: int, seq: int) -> str:
+    """The hash of this archived record, in hex."""
+    found: bytes = await connection.fetchval("SELECT hash FROM records WHERE domain = $1 AND seq = $2", domain, seq)
+    return found.hex()
+
+
 def record_row(domain: int, message: Message, record: Record, digest: bytes, decision: bool, job: str | None) -> tuple[Any, ...]:
     """A record's row, as `RECORD_COLUMNS` has it."""
     return (

@@ -21,7 +21,7 @@ from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
 from .alarms import Alarms
-from .keeper import Position, leaves, tree_at
+from .keeper import Position, hash_of, leaves, tree_at
 
 WAIT = 0.5
 LEAVES_KEPT = 1_000_000
@@ -58,34 +58,40 @@ class Sealer:
         self._metrics.sealed.labels(self._domain).set(self._base.size)
         self._ready = True
 
-    def grown(self, more: list[bytes]) -> None:
-        """These leaves were archived."""
-        if len(self._later) < LEAVES_KEPT:
+    def grown(self, more: list[bytes], size: int) -> None:
+        """These leaves were archived, which makes so many. What is not kept is read again when it is needed."""
+        if self._base.size + len(self._later) + len(more) == size and len(self._later) < LEAVES_KEPT:
             self._later += more
 
     async def seal_if_due(self, connection: Connection, position: Position) -> None:
-        """Seal what is archived, if enough came or enough time has passed since the last seal."""
-        size = position.tree.size
+        """Seal at each multiple of so many records that is archived by now; and all of it, if its time has come."""
+        size, every = position.tree.size, self._every_records
         if 0 < self._behind <= size:
             await self.begin(connection, position)
+        while self._ready and (due := (self._base.size // every + 1) * every) <= size:
+            await self._seal(connection, position, due)
+        if self._ready and self._base.size < size and self._ambient.wall() - self._sealed_at >= self._every_us:
+            await self._seal(connection, position, size)
+
+    async def _seal(self, connection: Connection, position: Position, size: int) -> None:
         new = size - self._base.size
-        if not self._ready or new <= 0:
-            return
-        if new < self._every_records and self._ambient.wall() - self._sealed_at < self._every_us:
-            return
-        if len(self._later) != new:
+        if len(self._later) < new:
             self._later = await leaves(connection, position.id, self._base.size, size)
         if not await self._may_seal(connection, position):
             self._ready = False
             return
+        tree, sealed = self._base.copy(), self._later[:new]
+        for leaf in sealed:
+            tree.append(leaf)
+        head_hash = await hash_of(connection, position.id, size - 1)
         seal = make_seal(
-            self._key, self._domain, position.identity, position.tree, position.head.hash, self._ambient.wall(),
-            self._base.size, self._base.followed_by(self._later),
+            self._key, self._domain, position.identity, tree, head_hash, self._ambient.wall(),
+            self._base.size, self._base.followed_by(sealed),
         )  # fmt: skip
         self._chain.take(seal)
         offset = await self._publish(seal)
-        await _note_seal(connection, position.id, seal, offset, position.tree)
-        self._base, self._later, self._sealed_at = position.tree.copy(), [], seal.sealed_at
+        await _note_seal(connection, position.id, seal, offset, tree)
+        self._base, self._later, self._sealed_at = tree, self._later[new:], seal.sealed_at
         self._metrics.sealed.labels(self._domain).set(size)
 
     async def _may_seal(self, connection: Connection, position: Position) -> bool:

@@ -12,8 +12,8 @@ class AuditorSettings(ServiceSettings):
     """postgres: the address of the archive, which may hold a password. seal_key: the file with the private key that seals;
 
     left out, `auditor/seal.key` in the state folder, made at the first start. seal_key_before: the key until now, where a new
-    one takes over. seal_records, seal_seconds: a seal comes after so many records, or so long after the one before if there
-    are new ones. usage_seconds: how often projects' use is noted, in log time.
+    one takes over. seal_records, seal_seconds: a seal comes at each multiple of so many records, and so long after the one
+    before if there are new ones. usage_seconds: how often projects' use is noted, in log time.
     """
 
     postgres: SecretStr

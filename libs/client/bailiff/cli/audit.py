@@ -146,7 +146,7 @@ async def verify(session: Session, file: FromFile = None, archive: FromArchive =
     """
     async with source_of(session, file, archive) as source:
         chain, problem = chain_of(source, trust)
-        found = await walk.verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy()), source.start)
+        found = await walk.verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy(), source.closing), source.start)
         found["seal_problem"] = problem or "; ".join([found["seal_problem"], *source.faults()]).strip("; ")
         found["ok"] = found["ok"] and not found["seal_problem"]
     session.show(found, lambda: tables.verification(found))
