@@ -16,7 +16,7 @@ from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_private_key, make_proof, seal_in
 from bailiff_core.records import ChainHead
-from bailiff_core.records.merkle import subtrees_of
+from bailiff_core.records.merkle import Frontier, subtrees_of
 
 WIRES = long_log(700)[:700]
 OFTEN = {"seal_records": 100, "seal_seconds": 3600}
@@ -163,10 +163,10 @@ async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(dat
     log, key = await sealed_log(database, tmp_path)
     folder = tmp_path / "kept"
     async with from_archive(database, None) as source:
-        written = await write_stretches(folder, 128, source.domain, source.partition, source.messages, source.seals)
+        written = await write_stretches(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
     assert [stretch["first_seq"] for stretch in written] == [0, 128, 256, 384, 512]
     async with from_archive(database, None) as source:
-        again = await write_stretches(folder, 128, source.domain, source.partition, source.messages, source.seals)
+        again = await write_stretches(folder, 128, source.start, source.tree, 0, source.messages, source.seals)
     assert again == []
     found = await judge_folder(folder, key)
     assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 640)
@@ -193,7 +193,7 @@ async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
     folder = tmp_path / "kept"
     upto = 350 * seals
     sealed = [body for body in published(log) if isinstance(body, SealingKey) or body.size <= upto]
-    await write_stretches(folder, size, log.domain, 0, given(log.messages()), sealed)
+    await write_stretches(folder, size, ChainHead(log.domain), Frontier(), 0, given(log.messages()), sealed)
     found = await judge_folder(folder, key)
     covered = upto // size * size
     assert (found["ok"], found["records"], found["sealed"]) == (True, covered, covered), found["seal_problem"]
@@ -211,12 +211,12 @@ async def test_a_folder_whose_next_seal_lies_beyond_it_is_held_against_that_one(
 async def test_stretches_of_another_log_are_never_overwritten(database: str, tmp_path: Path) -> None:
     log, _ = await sealed_log(database, tmp_path, WIRES[:350])
     folder = tmp_path / "kept"
-    await write_stretches(folder, 100, log.domain, 0, given(log.messages()), published(log))
+    await write_stretches(folder, 100, ChainHead(log.domain), Frontier(), 0, given(log.messages()), published(log))
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["stretches"][1]["after"] = "00" * 32
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(Problem, match="another record 199"):
-        await write_stretches(folder, 100, log.domain, 0, given(log.messages()), published(log))
+        await write_stretches(folder, 100, ChainHead(log.domain), Frontier(), 0, given(log.messages()), published(log))
 
 
 def test_a_proof_under_a_seal_that_is_too_short_cannot_be_made() -> None:

@@ -3,17 +3,22 @@
 What it gives is what Kafka gave, so it is verified and replayed like the log itself. asyncpg is loaded when it is needed.
 """
 
+import json
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
 
 from .port import Headers, Message
 from .topics import AUDIT
 
 PAGE = 5_000
 NAMES_KNOWN = 1_000
+HASH_BYTES = 32
 _LENGTH = struct.Struct(">I")
 
 
@@ -61,14 +66,19 @@ _LENGTHS = _Lengths({length: _LENGTH.pack(length) for length in range(1024)})
 _NAMES = _Names()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ArchivedLog:
-    """One domain's log as the archive holds it."""
+    """One domain's log as the archive holds it. start, tree: where it stands before its first record."""
 
     connection: Any
     id: int
     domain: str
     partition: int
+    start: ChainHead = field(init=False)
+    tree: Frontier = field(default_factory=Frontier)
+
+    def __post_init__(self) -> None:
+        self.start = ChainHead(self.domain)
 
     async def messages(self, from_seq: int = 0) -> AsyncGenerator[Message, None]:
         """Records and orphans in the order of their offsets. Bytes that nobody can read as headers are given as none."""
@@ -108,8 +118,8 @@ class ArchivedLog:
 
 
 @asynccontextmanager
-async def open_archive(dsn: str, domain: str | None = None) -> AsyncGenerator[ArchivedLog, None]:
-    """The archive at this PostgreSQL address. domain: which; none where there is only one. Raises `NotInArchive`."""
+async def connected(dsn: str) -> AsyncGenerator[Any, None]:
+    """A connection to this PostgreSQL address. Raises `NotInArchive`."""
     try:
         import asyncpg
     except ImportError:
@@ -119,15 +129,35 @@ async def open_archive(dsn: str, domain: str | None = None) -> AsyncGenerator[Ar
     except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise NotInArchive(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from None
     try:
-        async with connection.transaction(isolation="repeatable_read", readonly=True):
-            try:
-                rows = await connection.fetch("SELECT id, name, partition FROM domains ORDER BY name")
-            except asyncpg.UndefinedTableError:
-                raise NotInArchive("this database is no archive of Bailiff's") from None
-            found = [row for row in rows if domain is None or row["name"] == domain]
-            names = ", ".join(row["name"] for row in rows) or "none"
-            if len(found) != 1:
-                raise NotInArchive(f"which pool? the archive holds: {names}" if found else f"no such pool; it holds: {names}")
-            yield ArchivedLog(connection, found[0]["id"], found[0]["name"], found[0]["partition"])
+        yield connection
     finally:
         await connection.close(timeout=5)
+
+
+async def pick_domain(connection: Any, domain: str | None) -> Any:
+    """The row of this domain, or of the only one. Raises `NotInArchive`."""
+    if await connection.fetchval("SELECT to_regclass('domains') IS NULL"):
+        raise NotInArchive("this database is no archive of Bailiff's")
+    rows = await connection.fetch("SELECT * FROM domains ORDER BY name")
+    found = [row for row in rows if domain is None or row["name"] == domain]
+    names = ", ".join(row["name"] for row in rows) or "none"
+    if len(found) != 1:
+        raise NotInArchive(f"which pool? the archive holds: {names}" if found else f"no such pool; it holds: {names}")
+    return found[0]
+
+
+@asynccontextmanager
+async def open_archive(dsn: str, domain: str | None = None) -> AsyncGenerator[ArchivedLog, None]:
+    """The archive at this PostgreSQL address. domain: which; none where there is only one. Raises `NotInArchive`."""
+    async with connected(dsn) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        row = await pick_domain(connection, domain)
+        log = ArchivedLog(connection, row["id"], row["name"], row["partition"])
+        if row.get("first_seq"):  # an archive of an earlier release has no such column
+            log.start = ChainHead(**json.loads(row["first_head"]))
+            log.tree = tree_from(row["first_seq"], row["first_peaks"])
+        yield log
+
+
+def tree_from(size: int, peaks: bytes) -> Frontier:
+    """The tree of so many leaves with these peaks, one after the other."""
+    return Frontier(size, [peaks[at : at + HASH_BYTES] for at in range(0, len(peaks), HASH_BYTES)])

@@ -54,12 +54,14 @@ class Verification(TypedDict):
     """What `bailiff audit verify` found. `ok` is false where `broken` says where and how.
 
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
-    sealed: how many records stand under a seal that they fit; seal_problem: why not, where they do not.
+    sealed: how many records stand under a seal that they fit; seal_problem: why not, where they do not. first_seq: of the
+    first record that was looked at.
     """
 
     domain: str
     ok: bool
     records: int
+    first_seq: int
     head_seq: int
     head_hash: str
     head_time: str
@@ -83,6 +85,7 @@ class Walk:
     domain: str
     head: ChainHead = field(init=False)
     identity: str = ""
+    first_seq: int = 0
     broken: BreakFound | None = None
     unexplained: int = 0
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -98,7 +101,7 @@ class Walk:
 
     def resume(self, head: ChainHead, identity: str, offset: int, harmless: Iterable[str]) -> None:
         """Stand here: all up to this offset was judged before, and these hashes of orphans were found harmless."""
-        self.head, self.identity, self._offset = head, identity, offset
+        self.head, self.identity, self._offset, self.first_seq = head, identity, offset, head.next_seq
         self._harmless.update(harmless)
 
     def judge(self, message: Message) -> Wire | None:
@@ -135,7 +138,8 @@ class Walk:
 
     def _go_on(self, after: ChainHead, wire: Wire) -> None:
         self.head = after
-        self.identity = self.identity or after.hash
+        if after.next_seq == 1:
+            self.identity = after.hash
         self._latest.append(after.hash)
         if after.epoch not in self.epochs:
             self.epochs[after.epoch] = {
@@ -153,7 +157,8 @@ class Walk:
         return {
             "domain": self.domain,
             "ok": self.broken is None,
-            "records": self.head.next_seq,
+            "records": self.head.next_seq - self.first_seq,
+            "first_seq": self.first_seq,
             "head_seq": self.head.next_seq - 1,
             "head_hash": self.head.hash,
             "head_time": self.head.time,

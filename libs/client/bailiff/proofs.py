@@ -8,7 +8,7 @@ from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
 from bailiff_bus.seals import Disproved, check_proof, make_proof
 from bailiff_bus.walk import Walk
-from bailiff_core.records.merkle import leaf_hash, root_of, subtrees_of
+from bailiff_core.records.merkle import leaf_hash
 from bailiff_core.records.wire import time_text
 
 from .problem import ExitCode, Problem
@@ -32,22 +32,25 @@ class Checked(TypedDict):
 
 async def prove(source: Source, seq: int, seal: LogSealed) -> dict[str, Any]:
     """The proof that record `seq` is under this seal. Raises `Problem` where the log is not what was sealed."""
-    if source.start.next_seq:
-        raise Problem(ExitCode.USAGE, "a proof needs the log from its first record on")
-    walk, leaves = Walk(source.domain), list[bytes]()
+    first = source.start.next_seq
+    if seq < first:
+        raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not there: this log begins with record {first}")
+    walk, tree, leaves = Walk(source.domain), source.tree.copy(), list[bytes]()
+    walk.resume(source.start, "", -1, ())
     wanted: Message | None = None
     async for message in source.messages:
         if walk.judge(message) is None:
             continue
         leaves.append(leaf_hash(bytes.fromhex(walk.head.hash)))
-        if len(leaves) == seq + 1:
+        tree.append(leaves[-1])
+        if tree.size == seq + 1:
             wanted = message
-        if len(leaves) == seal.size:
+        if tree.size == seal.size:
             break
-    if wanted is None or root_of(leaves).hex() != seal.root:
+    if wanted is None or tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
         raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
-    return make_proof(source.domain, seq, wanted.headers, wanted.value, seal, subtrees_of(leaves))
+    return make_proof(source.domain, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves))
 
 
 def checked(file: Path, trust: list[str]) -> Checked:

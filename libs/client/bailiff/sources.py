@@ -84,6 +84,6 @@ async def from_archive(address: str, domain: str | None) -> AsyncIterator[Source
                 sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
             except ValueError as error:
                 raise NotInArchive(f"a seal in it cannot be read: {error}") from None
-            yield Source(log.domain, log.partition, log.messages(), sealed, ChainHead(log.domain))
+            yield Source(log.domain, log.partition, log.messages(), sealed, log.start, log.tree)
     except NotInArchive as error:
         raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None

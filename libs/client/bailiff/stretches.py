@@ -89,23 +89,31 @@ class StretchFolder:
 async def write_stretches(
     folder: Path,
     size: int,
-    domain: str,
+    start: ChainHead,
+    tree: Frontier,
     partition: int,
     messages: AsyncIterable[Message],
     seals: Sequence[LogSealed | SealingKey],
 ) -> list[Stretch]:
     """Write every whole stretch of `size` records that is not there yet; where there are seals, only what is under them.
 
-    Returns the new ones. Raises `Problem` where the log does not go on from the stretches that are there.
+    start, tree: where the log stands before its first message. Returns the new ones. Raises `Problem` where the log does not
+    go on from the stretches that are there.
     """
+    domain = start.domain
     manifest = _manifest(folder)
     known: list[Stretch] = list(manifest["stretches"]) if manifest is not None else []
     if manifest is not None and (manifest["domain"], manifest["size"]) != (domain, size):
         text = f"{folder} holds stretches of {manifest['size']} records of {manifest['domain']}"
         raise Problem(ExitCode.USAGE, text, "choose another folder")
+    end = known[-1]["last_seq"] + 1 if known else start.next_seq
+    if start.next_seq % size or start.next_seq > end:
+        text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {end}"
+        raise Problem(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
     sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
-    walk, tree, lines, written = Walk(domain), Frontier(), list[str](), list[Stretch]()
-    before, base, later = walk.head, Frontier(), list[bytes]()
+    walk, tree, base = Walk(domain), tree.copy(), tree
+    walk.resume(start, "", -1, ())
+    before, lines, later, written = start, list[str](), list[bytes](), list[Stretch]()
     by_first = {stretch["first_seq"]: stretch for stretch in known}
     async for message in messages:
         wire = walk.judge(message)

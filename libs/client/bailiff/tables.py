@@ -654,6 +654,8 @@ def verification(found: Verification) -> RenderableType:
     """`bailiff audit verify`."""
     facts = _pairs()
     facts.add_row("records", f"{found['records']}")
+    if found["first_seq"]:
+        facts.add_row("begins with", text(f"#{found['first_seq']}: the records before it are kept elsewhere, and not looked at"))
     facts.add_row("head", f"#{found['head_seq']}  {found['head_hash']}")
     facts.add_row("head time", found["head_time"])
     facts.add_row("log identity", found["identity"])

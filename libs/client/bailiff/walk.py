@@ -22,8 +22,8 @@ async def verify(
 ) -> Verification:
     """Walk the whole log, and hold it against its seals. start: where it stands, if not at its beginning."""
     walk = Walk(domain)
-    if start is not None and start.next_seq:
-        walk.resume(start, "", -1, ())
+    if start is not None:
+        walk.resume(start, seals.chain.identity if seals is not None else "", -1, ())
     async for message in messages:
         wire = walk.judge(message)
         if wire is not None:
@@ -41,9 +41,10 @@ async def verify(
     return found
 
 
-async def before(seq: int, domain: str, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
-    """The messages up to the record `seq`, which is not among them."""
-    walk = Walk(domain)
+async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -> AsyncGenerator[Message, None]:
+    """The messages up to the record `seq`, which is not among them. start: where the log stands before the first."""
+    walk = Walk(start.domain)
+    walk.resume(start, "", -1, ())
     async for message in messages:
         if walk.judge(message) is not None and walk.head.next_seq > seq:
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncpg import Connection
 
-from bailiff_bus.archive import packed
+from bailiff_bus.archive import packed, tree_from
 from bailiff_bus.port import Message
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.records import ChainHead, Record
@@ -19,7 +19,6 @@ from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
 from .people import UPSERTS
 
-HASH_BYTES = 32
 RECORD_COLUMNS = (
     "domain", "seq", "offset", "appended_at", "time", "epoch", "turn", "type", "decision", "job", "actor", "hash", "key",
     "headers", "value",
@@ -68,11 +67,6 @@ async def position_of(connection: Connection, pool: PoolDeclaration) -> Position
     return Position(
         row["id"], head, row["identity"], row["head_offset"], row["next_offset"], tree, row["broken"], row["seals_offset"]
     )
-
-
-def tree_from(size: int, peaks: bytes) -> Frontier:
-    """The tree of so many leaves with these peaks, one after the other."""
-    return Frontier(size, [peaks[at : at + HASH_BYTES] for at in range(0, len(peaks), HASH_BYTES)])
 
 
 async def tree_at(connection: Connection, domain: int, size: int) -> Frontier:

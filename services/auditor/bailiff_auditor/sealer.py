@@ -137,7 +137,7 @@ class Sealer:
 
     async def _take(self, connection: Connection, position: Position, message: Message) -> bool:
         body, domain = seal_in(message, self._domain), self._domain
-        if body is None or (isinstance(body, LogSealed) and any(each.size == body.size for each in self._chain.seals)):
+        if body is None or await _is_noted(connection, position.id, message.offset):
             return True
         try:
             self._chain.take(body)
@@ -174,6 +174,15 @@ class Sealer:
         if receipt.offset is None:
             raise BusUnavailable("the broker did not say where a seal is stored")
         return receipt.offset
+
+
+async def _is_noted(connection: Connection, domain: int, offset: int) -> bool:
+    found: bool = await connection.fetchval(
+        """SELECT EXISTS (SELECT FROM seals WHERE domain = $1 AND "offset" = $2
+           UNION ALL SELECT FROM sealing_keys WHERE domain = $1 AND "offset" = $2)""",
+        domain, offset,
+    )  # fmt: skip
+    return found
 
 
 async def _note_seal(connection: Connection, domain: int, seal: LogSealed, offset: int, tree: Frontier) -> None:

@@ -24,6 +24,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import time_text
 
+from . import archive
 from .session import Session, command
 
 PANEL = "The record"
@@ -51,6 +52,7 @@ def register(app: typer.Typer) -> None:
     command(audit)(seals)
     command(audit, leave_out=("output",))(prove)
     command(audit, "check-proof", leave_out=("domain", "kafka", "actor", "key"))(check_proof)
+    archive.register(audit)
     app.add_typer(audit, name="audit", rich_help_panel=PANEL)
 
 
@@ -146,7 +148,8 @@ async def verify(session: Session, file: FromFile = None, archive: FromArchive =
     """
     async with source_of(session, file, archive) as source:
         chain, problem = chain_of(source, trust)
-        found = await walk.verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy(), source.closing), source.start)
+        sealed = SealedWalk(chain, source.tree.copy(), source.closing)
+        found = await walk.verify(source.domain, source.messages, sealed, source.start)
         found["seal_problem"] = problem or "; ".join([found["seal_problem"], *source.faults()]).strip("; ")
         found["ok"] = found["ok"] and not found["seal_problem"]
     session.show(found, lambda: tables.verification(found))
@@ -157,8 +160,9 @@ async def replay(session: Session, file: FromFile = None, archive: FromArchive =
     """Fold the log, decide every turn again with this release's engine, and compare byte for byte."""
     async with source_of(session, file, archive) as source:
         if source.start.next_seq:
-            text = f"{file} begins with record {source.start.next_seq}: replay needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
+            where = file if file is not None else "the archive"
+            text = f"{where} begins with record {source.start.next_seq}: replay needs the log from its first record on"
+            raise Problem(ExitCode.USAGE, text, "use the folder that holds all of its stretches, with a manifest that names them")
         found = await walk.replay(source.domain, source.messages)
     session.show(found, lambda: tables.replayed(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
@@ -182,11 +186,14 @@ async def export(
     """
     async with source_of(session, None, archive) as source:
         domain, partition = source.domain, source.partition
-        messages = source.messages if before is None else walk.before(before, domain, source.messages)
+        messages = source.messages if before is None else walk.before(before, source.start, source.messages)
         if stretch is not None:
-            written = await write_stretches(file, stretch, domain, partition, messages, source.seals)
+            written = await write_stretches(file, stretch, source.start, source.tree, partition, messages, source.seals)
             session.say(f"{file}: {len(written)} new stretches of {stretch} records of {domain}")
             return
+        if source.start.next_seq:
+            text = f"{domain}: the archive begins with record {source.start.next_seq}, which a file cannot say"
+            raise Problem(ExitCode.USAGE, text, "export stretches, into the folder that has those before: --stretch N")
         seals = [seal_to(seal) for seal in source.seals] if before is None else []
         if str(file) == "-":
             await write_log(sys.stdout, domain, partition, messages, seals)

@@ -55,7 +55,7 @@ class Frontier:
         return Frontier(self.size, self.peaks)
 
     def followed_by(self, later: Sequence[bytes]) -> Subtree:
-        """Subtrees of this tree with `later` leaves behind it: of those, and of whole peaks of this one."""
+        """Subtrees of this tree with `later` leaves behind it: of those, and of whole peaks of this one at their left."""
         spans, at = {}, 0
         for bit, peak in zip(_bits(self.size), self.peaks, strict=True):
             spans[at, at + bit] = peak
@@ -64,7 +64,10 @@ class Frontier:
         def subtree(low: int, high: int) -> bytes:
             if high <= self.size:
                 return spans[low, high]
-            return root_of(later[low - self.size : high - self.size])
+            tree = Frontier(max(0, self.size - low), [peak for (begin, _), peak in spans.items() if begin >= low])
+            for leaf in later[max(0, low - self.size) : high - self.size]:
+                tree.append(leaf)
+            return tree.root()
 
         return subtree
 

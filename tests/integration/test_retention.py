@@ -1,0 +1,107 @@
+"""Retention: exported stretches leave the archive, which says where it begins, and what is left is held against the seals."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.archive_kit import Auditor, Log, archived, query
+from tests.bench.synthetic import long_log
+
+from bailiff import proofs
+from bailiff.problem import Problem
+from bailiff.pruning import prune
+from bailiff.sources import from_archive, from_file
+from bailiff.stretches import write_stretches
+from bailiff.walk import verify
+from bailiff_bus.seals import SealChain, SealedWalk, check_proof
+
+WIRES = long_log(700)[:700]
+ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
+
+
+async def export(dsn: str, folder: Path, size: int = 100) -> None:
+    """As `bailiff audit export FOLDER --stretch`."""
+    async with from_archive(dsn, None) as source:
+        await write_stretches(folder, size, source.start, source.tree, 0, source.messages, source.seals)
+
+
+async def verified(dsn: str):
+    """As `bailiff audit verify --archive`."""
+    async with from_archive(dsn, None) as source:
+        chain = SealChain(source.domain)
+        for body in source.seals:
+            chain.take(body)
+        return await verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy()), source.start)
+
+
+async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_holds(database: str, tmp_path: Path) -> None:
+    log, folder = Log(), tmp_path / "kept"
+    log.append(WIRES[:430])
+    often = {"seal_records": 150, "seal_seconds": 3600, "state_dir": tmp_path / "state"}
+    async with Auditor(log, database, tmp_path, **often).running() as auditor:
+        await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == 429)
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
+        await export(database, folder)
+        seals = await query(database, "SELECT * FROM seals ORDER BY size")
+
+        nothing = await prune(database, folder, timedelta(days=365 * 900), [], dry_run=False)
+        assert (nothing.first_seq, nothing.stretches, nothing.kept) == (0, [], "record 99 is younger")
+        tried = await prune(database, folder, ANY_AGE, [], dry_run=True)
+        assert (tried.first_seq, len(tried.stretches)) == (300, 3)
+        assert await archived(database) == log.messages()
+
+        done = await prune(database, folder, ANY_AGE, [], dry_run=False)
+        assert (done.first_seq, done.kept) == (300, "the folder ends before record 300")
+        assert await archived(database) == log.messages()[300:]
+        assert await query(database, "SELECT * FROM seals ORDER BY size") == seals
+        jobs = await query(database, "SELECT count(*) AS jobs FROM jobs WHERE submitted_seq < 300")
+        assert jobs[0]["jobs"] > 10
+
+        log.append(WIRES[430:])  # the auditor that is running goes on as if nothing had been
+        await auditor.until("the rest is archived", lambda: auditor.value("bailiff_archive_head_seq") == 699)
+        await auditor.until("it is sealed on", lambda: auditor.value("bailiff_sealed_records") == 600)
+    async with Auditor(log, database, tmp_path / "later", **often).running() as later:  # and so does the next one
+        await later.until("it is ready", lambda: not any(later.service.readiness().values()))
+        assert later.value("bailiff_sealed_records") == 600
+    assert log.alarms() == []
+
+    found = await verified(database)
+    assert (found["ok"], found["first_seq"], found["records"], found["sealed"]) == (True, 300, 400, 600)
+
+    async with from_archive(database, None) as source:
+        seal = next(each for each in source.seals if getattr(each, "size", 0) == 450)
+        proved = check_proof(json.dumps(await proofs.prove(source, 321, seal)))
+    assert proved.wire.value == WIRES[321].value
+    async with from_archive(database, None) as source:
+        with pytest.raises(Problem, match="begins with record 300"):
+            await proofs.prove(source, 299, seal)
+
+    await export(database, folder)  # goes on in the same folder, and in no other that lacks what is gone
+    kept = from_file(folder)
+    assert (await verify(kept.domain, kept.messages, start=kept.start))["records"] == 600
+    with pytest.raises(Problem, match="from record 300 on only"):
+        await export(database, tmp_path / "another", size=125)
+    again = await prune(database, folder, ANY_AGE, [], dry_run=False)
+    assert again.first_seq == 600
+    rows = await query(database, "SELECT first_seq, last_seq FROM prunings ORDER BY 1")
+    assert [(row["first_seq"], row["last_seq"]) for row in rows] == [(at, at + 99) for at in range(0, 600, 100)]
+
+
+async def test_nothing_goes_where_folder_and_archive_differ_or_the_folder_is_not_whole(database: str, tmp_path: Path) -> None:
+    log, folder = Log(), tmp_path / "kept"
+    log.append(WIRES[:300])
+    async with Auditor(log, database, tmp_path, seal_records=300).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
+    await export(database, folder)
+    with pytest.raises(Problem, match="none of those to trust"):
+        await prune(database, folder, ANY_AGE, ["A" * 43], dry_run=False)
+    await query(database, "UPDATE records SET hash = decode(repeat('00', 32), 'hex') WHERE seq = 199")
+    with pytest.raises(Problem, match="record 199 of the archive is another"):
+        await prune(database, folder, ANY_AGE, [], dry_run=False)
+    assert (await archived(database))[0].offset == 100  # what stands before it was the same in both, and is gone
+    second = folder / json.loads((folder / "manifest.json").read_text())["stretches"][1]["name"]
+    second.write_bytes(second.read_bytes()[:-40] + b"\x00" * 40)
+    with pytest.raises(Problem, match="SHA-256 differs"):
+        await prune(database, folder, ANY_AGE, [], dry_run=False)
+    assert len(await archived(database)) == 200
