@@ -11,6 +11,7 @@ from tests.archive_kit import Auditor, Log, archived, query
 from tests.history_files import from_lines
 from tests.log_builder import Story
 
+from bailiff.erasing import erase_actor, name_actor
 from bailiff.sources import from_archive
 from bailiff.walk import replay, verify
 from bailiff_auditor.database import connect, migrate, migrations
@@ -236,9 +237,10 @@ async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database
     async with Auditor(log, database, tmp_path, seal_seconds=0.001).running() as auditor:
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires))
     before = await archived(database)
-    await query(database, "INSERT INTO actors (actor, name) VALUES ('u-7', 'Ada Lovelace')")
+    await name_actor(database, "u-7", "Ada Lovelace")
     assert (await whole_database(database)).count("Ada") == 1  # the archive has no spec, and the name in one place only
-    await query(database, "DELETE FROM actors WHERE actor = 'u-7'")
+    assert await erase_actor(database, "u-7")
+    assert not await erase_actor(database, "u-7")
     log.cluster.store(topics.JOB_SPECS.name, 0, key, (), b"")
     assert "Ada" not in await whole_database(database)
     assert await archived(database) == before == log.messages()

@@ -1,4 +1,4 @@
-"""Commands for whoever keeps the archive: take out what is kept elsewhere."""
+"""Commands for whoever keeps the archive: take out what is kept elsewhere, say who is who, erase that."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from bailiff import pruning
+from bailiff import erasing, pruning
 from bailiff.friendly import Unfriendly, duration
 from bailiff.problem import ExitCode, Problem
 from bailiff_core.model.document import parse_duration
 
+from .jobs import no_such_job
 from .session import Session, command
 
 Address = Annotated[str, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")]
@@ -20,6 +21,8 @@ NO_KAFKA = ("kafka", "actor", "key")
 def register(audit: typer.Typer) -> None:
     """Add the commands to `bailiff audit`."""
     command(audit, leave_out=("domain", *NO_KAFKA))(prune)
+    command(audit, leave_out=("domain", *NO_KAFKA))(name)
+    command(audit, leave_out=("actor", "key"))(erase)
 
 
 async def prune(
@@ -49,6 +52,49 @@ async def prune(
         ])  # fmt: skip
 
     session.show(found, said)
+
+
+async def name(
+    session: Session,
+    actor: Annotated[str, typer.Argument(help="As it stands in the records.")],
+    name: Annotated[str, typer.Argument(help="Who that is.")],
+    archive: Address,
+) -> None:
+    """Say in the archive who an actor is. Nothing else says so, and it can be erased again."""
+    await erasing.name_actor(archive, actor, name)
+    session.show({"actor": actor, "name": name}, lambda: f"{actor} is {name}")
+
+
+async def erase(
+    session: Session,
+    actor: Annotated[str | None, typer.Option("--actor", metavar="ACTOR", help="Who this is; needs --archive.")] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="JOB", help="Command, environment and paths of a job that has ended.")
+    ] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL: postgresql://…")
+    ] = None,
+) -> ExitCode:
+    """Erase who an actor is, or the private part of a job, now. The record stays whole: verify, proofs and replay hold."""
+    if (actor is None) == (job is None) or (actor is None) != (archive is None):
+        raise Problem(ExitCode.USAGE, "erase: say what", "--actor ACTOR --archive ADDRESS, or --job JOB")
+    if actor is not None and archive is not None:
+        done = await erasing.erase_actor(archive, actor)
+        session.show({"actor": actor, "erased": done}, lambda: f"{actor}: {'erased' if done else 'nobody knew who this is'}")
+        return ExitCode.DONE if done else ExitCode.NOT_FOUND
+    assert job is not None
+    async with session.client() as client:
+        view = await client.view(session.domain)
+        found = view.pool.jobs.get(job)
+        if found is None:
+            raise no_such_job(job, view.domain)
+        done = await erasing.erase_spec(client, view.domain, found)
+    left = erasing.also_in()
+    session.show(
+        {"job": job, "erased": done, "also_in": left},
+        lambda: f"{job}: {'erased' if done else 'there was nothing left of it'}. Kafka still has what was sent in {left}.",
+    )
+    return ExitCode.DONE if done else ExitCode.NOT_FOUND
 
 
 def _time(option: str, text: str) -> timedelta:

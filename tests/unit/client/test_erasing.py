@@ -1,0 +1,59 @@
+"""`bailiff audit erase --job`: the private part of a job goes at once, and only where nobody needs it any more."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, quiet_story
+
+from bailiff.problem import ExitCode
+from bailiff_bus import topics
+from bailiff_bus.messages import JobSpec
+
+ENDED, RUNNING = b"pool-a/done-1/" + b"a" * 64, b"pool-a/train-7/" + b"a" * 64
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    quiet_story(made)
+    for key in (ENDED, RUNNING):
+        spec = JobSpec(command=("train", "--for", "Ada")).to_json()
+        made.cluster.store(topics.JOB_SPECS.name, 0, key, (), b'{"salt":"00","spec":%b}' % spec)
+    return made
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path))
+
+
+def newest(scribe: Scribe) -> dict[bytes | None, bytes]:
+    """What is left once Kafka has compacted the topic."""
+    partitions = range(topics.JOB_SPECS.partition_count(1))
+    return {message.key: message.value for at in partitions for message in scribe.cluster.messages(topics.JOB_SPECS.name, at)}
+
+
+def test_the_spec_of_a_job_that_has_ended_goes_and_the_record_still_holds(bailiff: Run, scribe: Scribe) -> None:
+    done = bailiff("audit", "erase", "--job", "done-1")
+    assert done.exit_code == ExitCode.DONE
+    assert "bailiff.requests (for 30d)" in done.output
+    assert newest(scribe)[ENDED] == b""
+    assert b"Ada" in newest(scribe)[RUNNING]
+    assert bailiff("audit", "verify").exit_code == ExitCode.DONE
+    assert bailiff("audit", "replay").exit_code == ExitCode.DONE
+    assert bailiff("audit", "erase", "--job", "done-1").exit_code == ExitCode.NOT_FOUND
+
+
+def test_the_spec_of_a_job_that_has_not_ended_stays(bailiff: Run, scribe: Scribe) -> None:
+    refused = bailiff("audit", "erase", "--job", "train-7")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "bailiff cancel train-7" in refused.output
+    assert b"Ada" in newest(scribe)[RUNNING]
+    assert bailiff("audit", "erase", "--job", "nobody").exit_code == ExitCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "said", [(), ("--actor", "u-7"), ("--actor", "u-7", "--job", "done-1"), ("--archive", "x", "--job", "y")]
+)
+def test_one_says_what_is_to_go(said: tuple[str, ...], bailiff: Run) -> None:
+    assert bailiff("audit", "erase", *said).exit_code == ExitCode.USAGE
