@@ -88,7 +88,7 @@ class ArchivedLog:
                ORDER BY "offset" """,
             self.id, from_seq,
         )  # fmt: skip
-        waiting = iter([self._message(row) for row in orphans])
+        waiting = iter([self.message(row) for row in orphans])
         orphan = next(waiting, None)
         while True:
             rows = await self.connection.fetch(
@@ -97,7 +97,7 @@ class ArchivedLog:
                 self.id, from_seq, PAGE,
             )  # fmt: skip
             for row in rows:
-                message = self._message(row)
+                message = self.message(row)
                 while orphan is not None and orphan.offset < message.offset:
                     yield orphan
                     orphan = next(waiting, None)
@@ -109,7 +109,8 @@ class ArchivedLog:
             yield orphan
             orphan = next(waiting, None)
 
-    def _message(self, row: Any) -> Message:
+    def message(self, row: Any) -> Message:
+        """The message of this row of `records` or `orphans`."""
         try:
             headers = unpacked(row["headers"])
         except ValueError:
@@ -150,12 +151,17 @@ async def pick_domain(connection: Any, domain: str | None) -> Any:
 async def open_archive(dsn: str, domain: str | None = None) -> AsyncGenerator[ArchivedLog, None]:
     """The archive at this PostgreSQL address. domain: which; none where there is only one. Raises `NotInArchive`."""
     async with connected(dsn) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        row = await pick_domain(connection, domain)
-        log = ArchivedLog(connection, row["id"], row["name"], row["partition"])
-        if row.get("first_seq"):  # an archive of an earlier release has no such column
-            log.start = ChainHead(**json.loads(row["first_head"]))
-            log.tree = tree_from(row["first_seq"], row["first_peaks"])
-        yield log
+        yield await archived_log(connection, domain)
+
+
+async def archived_log(connection: Any, domain: str | None) -> ArchivedLog:
+    """The log of this domain on a connection. Raises `NotInArchive`."""
+    row = await pick_domain(connection, domain)
+    log = ArchivedLog(connection, row["id"], row["name"], row["partition"])
+    if row.get("first_seq"):  # an archive of an earlier release has no such column
+        log.start = ChainHead(**json.loads(row["first_head"]))
+        log.tree = tree_from(row["first_seq"], row["first_peaks"])
+    return log
 
 
 def tree_from(size: int, peaks: bytes) -> Frontier:

@@ -55,7 +55,8 @@ class Verification(TypedDict):
 
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
     sealed: how many records stand under a seal that they fit; seal_problem: why not, where they do not. first_seq: of the
-    first record that was looked at.
+    first record that was looked at. derived: where the people's tables of the archive say something else than its records, and
+    derived_rows: how many rows were compared.
     """
 
     domain: str
@@ -76,6 +77,8 @@ class Verification(TypedDict):
     sealed: int
     seal_keys: list[str]
     seal_problem: str
+    derived: list[str]
+    derived_rows: int
 
 
 @dataclass
@@ -173,6 +176,8 @@ class Walk:
             "sealed": 0,
             "seal_keys": [],
             "seal_problem": "",
+            "derived": [],
+            "derived_rows": 0,
         }
 
     def unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:

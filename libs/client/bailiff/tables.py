@@ -678,6 +678,10 @@ def verification(found: Verification) -> RenderableType:
         parts.append(Text(f"{found['domain']}: the chain is BROKEN", "bold red"))
     if found["seal_problem"]:
         parts.append(text(f"{found['domain']}: {found['seal_problem']}", "bold red"))
+    parts += [text(f"{found['domain']}: {each}", "bold red") for each in found["derived"]]
+    if found["derived_rows"]:
+        said = "not what their records say, see above" if found["derived"] else "as their records say"
+        facts.add_row("tables for people", text(f"{found['derived_rows']} rows compared, {said}"))
     parts.append(_indented(facts))
     shown = found["orphan_list"]
     if shown:

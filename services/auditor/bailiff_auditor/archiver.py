@@ -11,20 +11,19 @@ from dataclasses import replace
 from asyncpg import Connection
 
 from bailiff_bus import topics
+from bailiff_bus.archive_rows import record_row
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
+from bailiff_bus.people import People
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_bus.walk import Walk
-from bailiff_core.explain.said import jobs_of
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import leaf_hash
-from bailiff_core.records.payload import Decision
-from bailiff_core.records.wire import Record, UnreadableRecord
+from bailiff_core.records.wire import UnreadableRecord
 
 from .alarms import Alarms
-from .keeper import Batch, Position, mark_broken, orphan_row, position_of, record_row, write
-from .people import People
+from .keeper import Batch, Position, mark_broken, orphan_row, position_of, write
 from .sealer import Sealer
 
 READ_AT_ONCE = 2_000
@@ -194,9 +193,7 @@ class Archiver:
                 leaf = leaf_hash(digest)
                 tree.append(leaf)
                 batch.leaves.append(leaf)
-                batch.records.append(
-                    record_row(position.id, message, record, digest, isinstance(record.data, Decision), _about(record))
-                )
+                batch.records.append(record_row(position.id, message, record, digest))
                 head_offset = message.offset
             next_offset = message.offset + 1
         batch.people = self._people.take()
@@ -221,11 +218,3 @@ class Archiver:
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)
         self._say(None if position.head.next_seq else "its log has not begun")
-
-
-def _about(record: Record) -> str | None:
-    """The job that the record is mainly about."""
-    job = getattr(record.data, "job", None)
-    if isinstance(job, str) and job:
-        return job
-    return next(iter(jobs_of(record)), None)

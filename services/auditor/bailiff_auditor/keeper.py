@@ -11,18 +11,13 @@ from typing import Any
 from asyncpg import Connection
 
 from bailiff_bus.archive import packed, tree_from
+from bailiff_bus.archive_rows import RECORD_COLUMNS
+from bailiff_bus.people import UPSERTS
 from bailiff_bus.port import Message
 from bailiff_bus.settings import PoolDeclaration
-from bailiff_core.records import ChainHead, Record
+from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, leaf_hash
-from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
-from .people import UPSERTS
-
-RECORD_COLUMNS = (
-    "domain", "seq", "offset", "appended_at", "time", "epoch", "turn", "type", "decision", "job", "actor", "hash", "key",
-    "headers", "value",
-)  # fmt: skip
 ORPHAN_COLUMNS = ("domain", "offset", "appended_at", "kind", "reason", "hash", "key", "headers", "value")
 
 
@@ -92,15 +87,6 @@ async def hash_of(connection: Connection, domain: int, seq: int) -> str:
     """The hash of this archived record, in hex."""
     found: bytes = await connection.fetchval("SELECT hash FROM records WHERE domain = $1 AND seq = $2", domain, seq)
     return found.hex()
-
-
-def record_row(domain: int, message: Message, record: Record, digest: bytes, decision: bool, job: str | None) -> tuple[Any, ...]:
-    """A record's row, as `RECORD_COLUMNS` has it."""
-    return (
-        domain, record.seq, message.offset, message.time, EPOCH_START + record.time * MICROSECOND, record.epoch, record.turn,
-        record.type.removeprefix("bailiff.audit."), decision, job, record.actor or None, digest, message.key,
-        packed(message.headers), message.value,
-    )  # fmt: skip
 
 
 def orphan_row(domain: int, message: Message, kind: str, reason: str, digest: str) -> tuple[Any, ...]:

@@ -14,17 +14,14 @@ from bailiff_bus.log import Entry
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
 from bailiff_bus.settings import PoolDeclaration
+from bailiff_bus.usage_rows import USAGE_COLUMNS, rows_of
 from bailiff_bus.view import DomainView
-from bailiff_core.model.amounts import UNLIMITED
 from bailiff_core.model.pool import Pool
-from bailiff_core.queue.order import shares_now
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-from bailiff_core.scene import scene_of
 
 WAIT = 1.0
-INSERT = """INSERT INTO project_usage (domain, seq, project, time, used_gpu_milli, fixed_gpu_milli, requested_gpu_milli,
-    quota_gpu_milli, limit_gpu_milli, share_gpu_milli, used_cpu_milli, used_memory_bytes)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING"""
+PLACES = ", ".join(f"${number}" for number in range(1, len(USAGE_COLUMNS) + 1))
+INSERT = f"INSERT INTO project_usage ({', '.join(USAGE_COLUMNS)}) VALUES ({PLACES}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own names
 
 
 @dataclass
@@ -45,26 +42,6 @@ class Looks:
             return
         self.last = now
         self.rows += rows_of(pool, self.domain, record.seq, record.time)
-
-
-def rows_of(pool: Pool, domain: int, seq: int, time: int) -> list[tuple[Any, ...]]:
-    """One row for each project, and one for the whole pool."""
-    scene = scene_of(pool)
-    usage, shares = scene.usage, shares_now(scene)
-    at = EPOCH_START + time * MICROSECOND
-    rows = []
-    for name, branch in usage.tree.branches.items():
-        used, share = usage.allocated(name), shares.get(name)
-        rows.append((
-            domain, seq, name, at, int(used.gpu_milli), int(usage.non_preemptible(name).gpu_milli),
-            int(usage.requested(name).gpu_milli), _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
-            int(share.gpu_milli) if share is not None else 0, int(used.cpu_milli), int(used.memory_bytes),
-        ))  # fmt: skip
-    return rows
-
-
-def _bound(amount: Any) -> int | None:
-    return None if amount == UNLIMITED else int(amount)
 
 
 async def follow_usage(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from bailiff import present, proofs, tables, walk
+from bailiff.derived import derived as compare_derived
 from bailiff.eventline import Line, lines
 from bailiff.logfile import write_log
 from bailiff.problem import ExitCode, Problem
@@ -137,7 +138,15 @@ async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which 
         session.show(found, lambda: tables.record(found))
 
 
-async def verify(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
+async def verify(
+    session: Session,
+    file: FromFile = None,
+    archive: FromArchive = None,
+    trust: Trust = None,
+    derived: Annotated[
+        bool, typer.Option("--derived", help="With --archive: do its tables for people say what the records say?")
+    ] = False,
+) -> ExitCode:
     """Walk the chain: is every record what its writer wrote, is none missing, and is the log the one that was sealed?
 
     Orphans are counted and named. They do no harm where their place was taken or their writer replaced. A record that
@@ -146,12 +155,20 @@ async def verify(session: Session, file: FromFile = None, archive: FromArchive =
     Seals show what the chain alone cannot: a tail that was cut off, or a log that was written anew. Without --trust the
     keys are believed that the seals themselves name.
     """
+    if derived and archive is None:
+        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "say which: --archive ADDRESS")
     async with source_of(session, file, archive) as source:
         chain, problem = chain_of(source, trust)
         sealed = SealedWalk(chain, source.tree.copy(), source.closing)
         found = await walk.verify(source.domain, source.messages, sealed, source.start)
         found["seal_problem"] = problem or "; ".join([found["seal_problem"], *source.faults()]).strip("; ")
         found["ok"] = found["ok"] and not found["seal_problem"]
+    if derived and archive is not None and found["ok"]:
+        compared = await compare_derived(archive, source.domain)
+        found["derived"], found["derived_rows"] = compared.differences, compared.rows
+        found["ok"] = not compared.differences
+        if compared.unchecked:
+            session.say(f"not compared: {compared.unchecked}", "yellow")
     session.show(found, lambda: tables.verification(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from asyncpg import Connection
-
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.places import NodeShare
 from bailiff_core.records import Record, decisions, facts
@@ -28,14 +26,14 @@ class Table:
     last: tuple[str, ...]
     first: tuple[str, ...] = ()
 
-    def upsert(self, name: str) -> str:
-        """One statement for many rows, given as JSON."""
+    def upsert(self, name: str, into: str = "") -> str:
+        """One statement for many rows, given as JSON. into: another table of the same columns."""
         columns = [*self.key, *self.last, *self.first]
         sets = [f"{column} = coalesce(excluded.{column}, t.{column})" for column in self.last]
         sets += [f"{column} = coalesce(t.{column}, excluded.{column})" for column in self.first]
         listed = ", ".join(columns)
         return (
-            f"INSERT INTO {name} AS t ({listed}) SELECT {listed} FROM jsonb_populate_recordset(NULL::{name}, $1::jsonb) "  # noqa: S608 - our own names
+            f"INSERT INTO {into or name} AS t ({listed}) SELECT {listed} FROM jsonb_populate_recordset(NULL::{name}, $1::jsonb) "  # noqa: S608 - our own names
             f"ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {', '.join(sets)}"
         )
 
@@ -94,7 +92,7 @@ class People:
     _due: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
     at: str = ""
 
-    async def load(self, connection: Connection) -> None:
+    async def load(self, connection: Any) -> None:
         """What of it is known in the database."""
         for row in await connection.fetch(
             """SELECT j.job, j.submitted_seq, j.attempt, e.decided_seq, e.attempt AS evicted_attempt FROM jobs j

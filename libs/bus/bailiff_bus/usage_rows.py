@@ -1,0 +1,34 @@
+"""A look at a pool as rows of the archive: each project's use against quota, limit and fair share."""
+
+from typing import Any
+
+from bailiff_core.model.amounts import UNLIMITED
+from bailiff_core.model.pool import Pool
+from bailiff_core.queue.order import shares_now
+from bailiff_core.records.wire import EPOCH_START, MICROSECOND
+from bailiff_core.scene import scene_of
+
+USAGE_COLUMNS = (
+    "domain", "seq", "project", "time", "used_gpu_milli", "fixed_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
+    "limit_gpu_milli", "share_gpu_milli", "used_cpu_milli", "used_memory_bytes",
+)  # fmt: skip
+
+
+def rows_of(pool: Pool, domain: int, seq: int, time: int) -> list[tuple[Any, ...]]:
+    """One row for each project, and one for the whole pool."""
+    scene = scene_of(pool)
+    usage, shares = scene.usage, shares_now(scene)
+    at = EPOCH_START + time * MICROSECOND
+    rows = []
+    for name, branch in usage.tree.branches.items():
+        used, share = usage.allocated(name), shares.get(name)
+        rows.append((
+            domain, seq, name, at, int(used.gpu_milli), int(usage.non_preemptible(name).gpu_milli),
+            int(usage.requested(name).gpu_milli), _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
+            int(share.gpu_milli) if share is not None else 0, int(used.cpu_milli), int(used.memory_bytes),
+        ))  # fmt: skip
+    return rows
+
+
+def _bound(amount: Any) -> int | None:
+    return None if amount == UNLIMITED else int(amount)

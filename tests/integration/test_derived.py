@@ -1,0 +1,126 @@
+"""`bailiff audit verify --archive --derived`: a row for people that was altered by hand is found, and named with its column."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.archive_kit import Auditor, Log, query
+from tests.integration.test_archive import busy
+from tests.log_builder import Story
+
+from bailiff.derived import derived
+from bailiff.pruning import prune
+from bailiff.sources import from_archive
+from bailiff.stretches import write_stretches
+from bailiff_bus.people import TABLES
+from bailiff_bus.usage_rows import USAGE_COLUMNS
+
+WHICH = {
+    "jobs": "job = 'train-2'",
+    "attempts": "job = 'train-2'",
+    "evictions": "true",
+    "nodes": "true",
+    "project_usage": "project = ''",
+}
+KEYS = {name: table.key for name, table in TABLES.items()} | {"project_usage": USAGE_COLUMNS[:3], "records": ("domain", "seq")}
+BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify itself holds them against chain and seals
+OTHER = {
+    "text": "{0} || 'x'", "integer": "{0} + 1", "bigint": "{0} + 1", "smallint": "{0} + 1", "boolean": "NOT {0}",
+    "timestamp with time zone": "{0} + interval '1 second'", "jsonb": """'{{"x": 1}}'""", "bytea": "{0} || 'x'::bytea",
+}  # fmt: skip
+
+
+def displaced() -> Story:
+    """A job leaves for another, stage by stage, and comes back."""
+    story = busy()
+    story.propose()
+    victim = story.expect("PreemptionDecided").victims[0].job
+    story.begin(victim, after=1_000_000)
+    story.staged(victim, "noticed")
+    story.staged(victim, "checkpoint_committed")
+    story.yields(victim, after=3_000_000)
+    story.started("serve-1")
+    story.ends("serve-1", after=60_000_000)
+    story.started(victim)
+    return story
+
+
+async def archive(database: str, folder: Path, story: Story, **settings: object) -> Log:
+    log = Log()
+    log.append(story.wires)
+    async with Auditor(log, database, folder, usage_seconds=1, **settings).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+
+        async def looked() -> bool:
+            return bool(await query(database, "SELECT FROM project_usage LIMIT 1"))
+
+        await auditor.until("use was looked at", looked)
+    return log
+
+
+async def columns(database: str, table: str) -> dict[str, str]:
+    rows = await query(
+        database,
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1 ORDER BY ordinal_position", table,
+    )  # fmt: skip
+    return {row["column_name"]: row["data_type"] for row in rows if row["column_name"] not in (*KEYS[table], *BYTES)}
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
+    await archive(database, tmp_path, displaced())
+    whole = await derived(database, None)
+    assert (whole.differences, whole.unchecked) == ([], "")
+    assert whole.rows > 30
+    connection = await asyncpg.connect(database)
+    tried = 0
+    for table in KEYS:
+        which = WHICH.get(table, "type = 'JobSubmitted.v1' AND job = 'train-2'")
+        for name, kind in list((await columns(database, table)).items())[::every]:
+            row = await connection.fetchrow(f"SELECT ctid, {name} AS value FROM {table} WHERE {which} LIMIT 1")
+            changed = OTHER[kind].format(name) if row["value"] is not None else {"text": "'x'", "jsonb": "'{}'"}.get(kind)
+            if changed is None:
+                changed = "now()" if kind.startswith("timestamp") else "7"
+            there = row["value"]
+            (ctid,) = await connection.fetchrow(
+                f"UPDATE {table} SET {name} = {changed} WHERE ctid = $1 RETURNING ctid", row["ctid"]
+            )
+            found = await derived(database, None)
+            assert len(found.differences) == 1, (table, name, found.differences)
+            assert found.differences[0].startswith(f"{table} "), found.differences
+            assert f": {name} is " in found.differences[0]
+            await connection.execute(f"UPDATE {table} SET {name} = $2 WHERE ctid = $1", ctid, there)
+            tried += 1
+    assert (await derived(database, None)).differences == []
+    assert tried >= 60 // every
+    await connection.close()
+
+
+async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database: str, tmp_path: Path) -> None:
+    await archive(database, tmp_path, displaced())
+    await query(database, "DELETE FROM evictions")
+    await query(database, "UPDATE attempts SET attempt = 9 WHERE job = 'serve-1'")
+    await query(
+        database, "UPDATE project_usage SET project = 'ours' WHERE seq = (SELECT max(seq) FROM project_usage) AND project = ''"
+    )
+    found = (await derived(database, None)).differences
+    assert sum(each.startswith("evictions ") and each.endswith("is missing") for each in found) == 1
+    assert [each.rpartition(": ")[2] for each in found if each.startswith("attempts serve-1")] == [
+        "is missing",
+        "follows from no record",
+    ]
+    assert sum(each.startswith("project_usage") for each in found) == 2
+    assert len(found) == 5
+
+
+async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:
+    story = displaced()
+    log = await archive(database, tmp_path, story, seal_records=5)
+    async with from_archive(database, None) as source:
+        await write_stretches(tmp_path / "kept", 5, source.start, source.tree, 0, source.messages, source.seals)
+    pruned = await prune(database, tmp_path / "kept", timedelta(days=-3650), [], dry_run=False)
+    assert 0 < pruned.first_seq < len(log.messages())
+    found = await derived(database, None)
+    assert found.differences == []
+    assert f"before record {pruned.first_seq}" in found.unchecked
