@@ -303,6 +303,7 @@ RELEASED = {
     4: "aa7954637aa29200",
     5: "02cccaffaa685102",
     6: "bf98fba327ee08de",
+    7: "27d96b0aa72b438d",
 }
 
 

@@ -1,15 +1,17 @@
 """Seals: an Ed25519 signature over the root of a Merkle tree, whose leaves are the hashes of a log's records in order.
 
 Signed are the bytes of canonical JSON: `["bailiff-seal-1", domain, identity, size, root, hash, sealed_at]` by the sealing
-key, and `["bailiff-seal-key-1", domain, identity, key]` by the key before it, when a new one takes over. A proof is one
-JSON document that holds a record's bytes, its path to the root of a seal, and that seal: it needs nothing else.
+key; `["bailiff-seal-key-1", domain, identity, key]` by the key before it, when a new one takes over; and
+`["bailiff-seals-aside-1", domain, identity, size, lost, lost_root, from_seq, reason, set_aside_at]` by the sealing key, when
+sealed records were lost and an operator accepted that. A proof is one JSON document that holds a record's bytes, its path to
+the root of a seal, and that seal: it needs nothing else.
 """
 
 import base64
 import binascii
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,12 @@ from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, con
 
 from .envelope import Unacceptable, unwrap
 from .identity import key_id, new_private_key
-from .messages import LogSealed, SealingKey
+from .messages import LogSealed, SealingKey, SealsSetAside
 from .port import Headers, Message
 
-SEAL_TAG, KEY_TAG = "bailiff-seal-1", "bailiff-seal-key-1"
+SEAL_TAG, KEY_TAG, ASIDE_TAG = "bailiff-seal-1", "bailiff-seal-key-1", "bailiff-seals-aside-1"
+SealBody = LogSealed | SealingKey | SealsSetAside
+"""What stands on `bailiff.seals`."""
 PROOF_FORMAT = 1
 KEY_BYTES = 32
 
@@ -110,6 +114,18 @@ def make_key(private: bytes, domain: str, identity: str, before: bytes | None = 
     )
 
 
+def make_aside(
+    private: bytes, domain: str, identity: str, stands: LogSealed | None, lost: LogSealed, from_seq: int, reason: str, at: int
+) -> SealsSetAside:
+    """What says that the seals up to `lost` count no more, but for those up to `stands`."""
+    size = stands.size if stands is not None else 0
+    said = [ASIDE_TAG, domain, identity, size, lost.size, lost.root, from_seq, reason, at]
+    return SealsSetAside(
+        identity=identity, size=size, lost=lost.size, lost_root=lost.root, from_seq=from_seq, reason=reason, set_aside_at=at,
+        key=key_id(private), signature=_sign(private, said),
+    )  # fmt: skip
+
+
 # --- checking
 
 
@@ -124,7 +140,8 @@ def check_seal(seal: LogSealed, domain: str) -> None:
 class SealChain:
     """The seals of one log, judged one after the other: keys that vouch for each other, trees that continue each other.
 
-    trusted: public keys that somebody got by another way; then the first key must be among them.
+    trusted: public keys that somebody got by another way; then the first key must be among them. aside: accepted losses,
+    whose seals are not among `seals` any more.
     """
 
     domain: str
@@ -132,18 +149,21 @@ class SealChain:
     identity: str = ""
     keys: list[str] = field(default_factory=list)
     seals: list[LogSealed] = field(default_factory=list)
+    aside: list[SealsSetAside] = field(default_factory=list)
 
     @property
     def last(self) -> LogSealed | None:
         """The newest seal."""
         return self.seals[-1] if self.seals else None
 
-    def take(self, body: LogSealed | SealingKey) -> None:
+    def take(self, body: SealBody) -> None:
         """One more. Raises `Disproved`, and then stays as it was."""
         if self.identity and body.identity != self.identity:
             raise Disproved(f"{_what(body)} is of another log: {body.identity[:16]}…, not {self.identity[:16]}…")
         if isinstance(body, SealingKey):
             self._take_key(body)
+        elif isinstance(body, SealsSetAside):
+            self._take_aside(body)
         else:
             self._take_seal(body)
         self.identity = body.identity
@@ -161,6 +181,21 @@ class SealChain:
         ):
             raise Disproved(f"key {body.key} took over, but key {self.keys[-1]} before it did not sign that")
         self.keys.append(body.key)
+
+    def _take_aside(self, body: SealsSetAside) -> None:
+        said = [
+            ASIDE_TAG, self.domain, body.identity, body.size, body.lost, body.lost_root, body.from_seq, body.reason,
+            body.set_aside_at,
+        ]  # fmt: skip
+        if body.key not in self.keys[-1:] or not _signed(body.key, body.signature, said):
+            raise Disproved(f"{_what(body)} were set aside, but the log's key did not sign that")
+        left = [seal for seal in self.seals if seal.size <= body.size]
+        last = self.last
+        stands = left[-1].size if left else 0
+        if last is None or (last.size, last.root) != (body.lost, body.lost_root) or stands != body.size:
+            raise Disproved(f"{_what(body)} were set aside, which are not the newest ones")
+        self.seals = left
+        self.aside.append(body)
 
     def _take_seal(self, seal: LogSealed) -> None:
         if seal.key not in self.keys[-1:]:
@@ -182,18 +217,31 @@ class SealChain:
         self.seals.append(seal)
 
 
-def _what(body: LogSealed | SealingKey) -> str:
+def _what(body: SealBody) -> str:
+    if isinstance(body, SealsSetAside):
+        return f"the seals over more than {body.size} and up to {body.lost} records"
     return f"the seal over {body.size} records" if isinstance(body, LogSealed) else f"key {body.key}"
 
 
-def seal_in(message: Message, domain: str) -> LogSealed | SealingKey | None:
+def standing(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
+    """Without the seals that were set aside, and without what says so: a chain of its own."""
+    found: list[LogSealed | SealingKey] = []
+    for body in seals:
+        if isinstance(body, SealsSetAside):
+            found = [each for each in found if isinstance(each, SealingKey) or each.size <= body.size]
+        else:
+            found.append(body)
+    return found
+
+
+def seal_in(message: Message, domain: str) -> SealBody | None:
     """What a message of `bailiff.seals` says about this domain; nothing where it says nothing that can be read."""
     try:
-        found = unwrap(message, accept=(LogSealed, SealingKey))
+        found = unwrap(message, accept=(LogSealed, SealingKey, SealsSetAside))
     except Unacceptable:
         return None
     body = found.body
-    return body if found.domain == domain and isinstance(body, LogSealed | SealingKey) else None
+    return body if found.domain == domain and isinstance(body, LogSealed | SealingKey | SealsSetAside) else None
 
 
 @dataclass(frozen=True, slots=True)

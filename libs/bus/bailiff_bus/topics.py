@@ -40,6 +40,7 @@ from .messages import (
     SaveTogether,
     ScaleJob,
     SealingKey,
+    SealsSetAside,
     SendInventory,
     SetJob,
     Spare,
@@ -193,7 +194,7 @@ SEALS = Topic(
     name="bailiff.seals",
     key="domain",
     written_by=("auditor",),
-    schemas=(SealingKey.TYPE, LogSealed.TYPE),
+    schemas=(SealingKey.TYPE, LogSealed.TYPE, SealsSetAside.TYPE),
     retention=None,
     partitions=1,
 )

@@ -55,8 +55,8 @@ class Verification(TypedDict):
 
     orphan_list: the first harmless ones, and the first that breaks the chain. unexplained: how many are not harmless.
     sealed: how many records stand under a seal that they fit; seal_problem: why not, where they do not. first_seq: of the
-    first record that was looked at. derived: where the people's tables of the archive say something else than its records, and
-    derived_rows: how many rows were compared.
+    first record that was looked at. set_aside: accepted losses of sealed records. derived: where the people's tables of the
+    archive say something else than its records; derived_rows: how many rows were compared.
     """
 
     domain: str
@@ -77,6 +77,7 @@ class Verification(TypedDict):
     sealed: int
     seal_keys: list[str]
     seal_problem: str
+    set_aside: list[str]
     derived: list[str]
     derived_rows: int
 
@@ -176,6 +177,7 @@ class Walk:
             "sealed": 0,
             "seal_keys": [],
             "seal_problem": "",
+            "set_aside": [],
             "derived": [],
             "derived_rows": 0,
         }

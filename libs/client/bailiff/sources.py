@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bailiff_bus import topics
 from bailiff_bus.archive import NotInArchive, open_archive
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.port import Message
-from bailiff_bus.seals import Closing, seal_in
+from bailiff_bus.seals import Closing, SealBody, seal_in
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 
@@ -29,7 +29,7 @@ class Source:
     domain: str
     partition: int
     messages: AsyncGenerator[Message, None]
-    seals: Sequence[LogSealed | SealingKey]
+    seals: Sequence[SealBody]
     start: ChainHead
     tree: Frontier = field(default_factory=Frontier)
     faults: Callable[[], list[str]] = list
@@ -74,12 +74,14 @@ async def from_archive(address: str, domain: str | None) -> AsyncIterator[Source
     """The auditor's archive."""
     try:
         async with open_archive(address, domain) as log:
-            kinds: dict[str, type[LogSealed | SealingKey]] = {"seals": LogSealed, "sealing_keys": SealingKey}
-            rows = await log.connection.fetch(
-                """SELECT "offset", 'seals' AS kind, data FROM seals WHERE domain = $1
-                   UNION ALL SELECT "offset", 'sealing_keys', data FROM sealing_keys WHERE domain = $1 ORDER BY "offset" """,
-                log.id,
-            )
+            kinds: dict[str, type[SealBody]] = {"seals": LogSealed, "sealing_keys": SealingKey}
+            if await log.connection.fetchval("SELECT to_regclass('branches') IS NOT NULL"):  # an earlier release had none
+                kinds |= {"branch_seals": LogSealed, "branches": SealsSetAside}
+            parts = [
+                f"SELECT \"offset\", '{table}' AS kind, data FROM {table} WHERE domain = $1 AND data IS NOT NULL"  # noqa: S608
+                for table in kinds
+            ]
+            rows = await log.connection.fetch(f'{" UNION ALL ".join(parts)} ORDER BY "offset"', log.id)
             try:
                 sealed = [kinds[row["kind"]].model_validate_json(row["data"]) for row in rows]
             except ValueError as error:

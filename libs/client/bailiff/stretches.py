@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.port import Message
-from bailiff_bus.seals import Closing
+from bailiff_bus.seals import Closing, SealBody, standing
 from bailiff_bus.walk import Walk
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
@@ -93,12 +93,12 @@ async def write_stretches(
     tree: Frontier,
     partition: int,
     messages: AsyncIterable[Message],
-    seals: Sequence[LogSealed | SealingKey],
+    published: Sequence[SealBody],
 ) -> list[Stretch]:
     """Write every whole stretch of `size` records that is not there yet; where there are seals, only what is under them.
 
-    start, tree: where the log stands before its first message. Returns the new ones. Raises `Problem` where the log does not
-    go on from the stretches that are there.
+    start, tree: where the log stands before its first message. published: its seals and keys. Returns the new ones. Raises
+    `Problem` where the log does not go on from the stretches that are there.
     """
     domain = start.domain
     manifest = _manifest(folder)
@@ -110,6 +110,7 @@ async def write_stretches(
     if start.next_seq % size or start.next_seq > end:
         text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {end}"
         raise Problem(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
+    seals = standing(published)
     sizes = [seal.size for seal in seals if isinstance(seal, LogSealed)]
     walk, tree, base = Walk(domain), tree.copy(), tree
     walk.resume(start, "", -1, ())
@@ -165,14 +166,14 @@ def _closing(base: Frontier, later: list[bytes], seal: LogSealed) -> Closing:
     return Closing(base.size, tuple(consistency_path(base.size, seal.size, base.followed_by(leaves))))
 
 
-def seal_to(body: LogSealed | SealingKey) -> dict[str, Any]:
+def seal_to(body: SealBody) -> dict[str, Any]:
     """A seal or a key as JSON."""
     return {"type": body.TYPE, "data": body.to_data()}
 
 
-def seal_from(data: Any) -> LogSealed | SealingKey:
+def seal_from(data: Any) -> SealBody:
     """What `seal_to` wrote. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
-    kinds: dict[str, type[LogSealed | SealingKey]] = {LogSealed.TYPE: LogSealed, SealingKey.TYPE: SealingKey}
+    kinds: dict[str, type[SealBody]] = {each.TYPE: each for each in (LogSealed, SealingKey, SealsSetAside)}
     return kinds[data["type"]].model_validate_json(json.dumps(data["data"]))
 
 

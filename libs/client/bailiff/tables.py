@@ -679,6 +679,8 @@ def verification(found: Verification) -> RenderableType:
     if found["seal_problem"]:
         parts.append(text(f"{found['domain']}: {found['seal_problem']}", "bold red"))
     parts += [text(f"{found['domain']}: {each}", "bold red") for each in found["derived"]]
+    for each in found["set_aside"]:
+        facts.add_row("set aside", text(each, "yellow"))
     if found["derived_rows"]:
         said = "not what their records say, see above" if found["derived"] else "as their records say"
         facts.add_row("tables for people", text(f"{found['derived_rows']} rows compared, {said}"))

@@ -8,7 +8,7 @@ from bailiff_bus.port import Message
 from bailiff_bus.seals import SealedWalk
 from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
 from bailiff_core.records import ChainHead, decode
-from bailiff_core.records.wire import UnreadableRecord
+from bailiff_core.records.wire import UnreadableRecord, time_text
 from bailiff_core.replay import Difference, Replay
 
 __all__ = [
@@ -37,6 +37,11 @@ async def verify(
     if seals is not None:
         found["seal_problem"] = seals.finish()
         found["seals"], found["sealed"], found["seal_keys"] = len(seals.chain.seals), seals.sound, seals.chain.keys
+        found["set_aside"] = [
+            f"#{each.from_seq} to #{each.lost - 1} and perhaps more, which were sealed, are lost: accepted on "
+            f"{time_text(each.set_aside_at)[:10]}, {each.reason or 'no reason given'}"
+            for each in seals.chain.aside
+        ]
         found["ok"] = found["ok"] and not found["seal_problem"]
     return found
 

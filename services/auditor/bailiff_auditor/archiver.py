@@ -23,7 +23,8 @@ from bailiff_core.records.merkle import leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
 
 from .alarms import Alarms
-from .keeper import Batch, Position, mark_broken, orphan_row, position_of, write
+from .branching import Order, first_lost, ordered, set_aside
+from .keeper import Batch, NotOurs, Position, mark_broken, orphan_row, position_of, write
 from .sealer import Sealer
 
 READ_AT_ONCE = 2_000
@@ -62,6 +63,8 @@ class Archiver:
             try:
                 await self._archive(position)
             except Broken as broken:
+                if broken.code == "archive-log-lost" and (order := await ordered(self._db, position)) is not None:
+                    await self._set_aside(position, order)
                 await mark_broken(self._db, position.id, str(broken))
                 domain = self._pool.name
                 self._metrics.archive_broken.labels(domain).set(1)
@@ -130,6 +133,36 @@ class Archiver:
                 with suppress(asyncio.CancelledError, Exception):
                     await writing
             await reader.close()
+
+    async def _set_aside(self, position: Position, order: Order) -> None:
+        """As an operator said: what the log has no more is set aside. Raises `NotOurs` when that is done."""
+        domain, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
+        span = (await self._bus.spans(topic))[partition]
+        reader = await self._bus.reader([(topic, partition, span.begin)])
+
+        async def stands_at(offset: int, digest: str) -> bool:
+            if not span.begin <= offset < span.end:
+                return False
+            reader.follow(topic, partition, offset)
+            found: list[Message] = []
+            while not found:
+                found = await self._read_one(reader, position)
+            return found[0].offset == offset and record_hash(Wire(found[0].headers, found[0].value)) == digest
+
+        try:
+            from_seq = await first_lost(self._db, position, stands_at)
+        finally:
+            await reader.close()
+        if from_seq is None:
+            self._log.error("nothing of this archive is in the log: it is another one, and needs an empty database")
+            return
+        branch = await set_aside(self._db, position, from_seq, order)
+        text = (
+            f"{domain}: records #{from_seq} to #{position.head.next_seq - 1} are archived and not in the log any more; they were "
+            f"set aside as branch {branch}, as {order.by or 'an operator'} said ({order.reason}); the archive follows the log"
+        )
+        await self._alarms.alarm(domain, "archive-branched", text)
+        raise NotOurs(text)
 
     async def _read(self, reader: Reader, position: Position) -> list[Message]:
         try:

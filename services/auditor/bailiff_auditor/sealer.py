@@ -12,10 +12,10 @@ from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, BusUnavailable, Message
-from bailiff_bus.seals import Disproved, SealChain, make_key, make_seal, seal_in
+from bailiff_bus.seals import Disproved, SealBody, SealChain, make_aside, make_key, make_seal, seal_in
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
@@ -48,7 +48,7 @@ class Sealer:
         self._chain, self._ready, self._behind = SealChain(self._domain), False, 0
         await self._known(connection, position)
         offset = await self._published(connection, position)
-        if offset is None:
+        if offset is None or not await self._set_aside(connection, position):
             return
         await connection.execute("UPDATE domains SET seals_offset = $2 WHERE id = $1", position.id, offset)
         last = self._chain.last
@@ -108,6 +108,29 @@ class Sealer:
         await _note_key(connection, position.id, body, await self._publish(body))
         return True
 
+    async def _set_aside(self, connection: Connection, position: Position) -> bool:
+        """Publish which seals count no more, where that is not done yet. Returns whether sealing may go on."""
+        found = await self._lost(connection, position)
+        if found is None:
+            return True
+        if not await self._may_seal(connection, position):
+            return False
+        lost, from_seq, reason = found
+        body = make_aside(
+            self._key, self._domain, position.identity, self._chain.last, lost, from_seq, reason, self._ambient.wall()
+        )
+        await _note_aside(connection, position.id, body, await self._publish(body))
+        return True
+
+    async def _lost(self, connection: Connection, position: Position) -> tuple[LogSealed, int, str] | None:
+        """The newest seal of a branch that was not said to be set aside yet, where that begins, and why."""
+        row = await connection.fetchrow(
+            """SELECT b.from_seq, b.reason, s.data FROM branches b JOIN branch_seals s USING (domain, branch)
+               WHERE b.domain = $1 AND b.data IS NULL ORDER BY s.size DESC LIMIT 1""",
+            position.id,
+        )
+        return (LogSealed.model_validate_json(row["data"]), row["from_seq"], row["reason"]) if row is not None else None
+
     async def _known(self, connection: Connection, position: Position) -> None:
         """The newest key and the newest seal that the database knows stand for all before them."""
         key = await connection.fetchval(
@@ -139,14 +162,21 @@ class Sealer:
         body, domain = seal_in(message, self._domain), self._domain
         if body is None or await _is_noted(connection, position.id, message.offset):
             return True
+        known = list(self._chain.seals)
+        if isinstance(body, SealsSetAside) and (lost := await self._lost(connection, position)) is not None:
+            self._chain.seals.append(lost[0])
         try:
             self._chain.take(body)
         except Disproved as no:
+            self._chain.seals = known
             text = f"{domain}: offset {message.offset} of {topics.SEALS.name} is no seal of this log: {no}"
             await self._alarms.alarm(domain, "seal-foreign", text)
             return True
         if isinstance(body, SealingKey):
             await _note_key(connection, position.id, body, message.offset)
+            return True
+        if isinstance(body, SealsSetAside):
+            await _note_aside(connection, position.id, body, message.offset)
             return True
         if body.size > position.tree.size:
             self._behind = body.size
@@ -161,9 +191,11 @@ class Sealer:
         await _note_seal(connection, position.id, body, message.offset, tree)
         return True
 
-    async def _publish(self, body: LogSealed | SealingKey) -> int:
+    async def _publish(self, body: SealBody) -> int:
         at = self._ambient.wall()
-        name = f"seal/{body.size}" if isinstance(body, LogSealed) else f"key/{body.key}"
+        names = {LogSealed: "seal", SealingKey: "key", SealsSetAside: "aside"}
+        about = body.size if isinstance(body, LogSealed) else body.key if isinstance(body, SealingKey) else body.lost
+        name = f"{names[type(body)]}/{about}"
         headers, value = wrap(body, source=f"/bailiff/{self._domain}/auditor", id=name, domain=self._domain, time_us=at)
         producer = await self._bus.producer()
         try:
@@ -179,6 +211,8 @@ class Sealer:
 async def _is_noted(connection: Connection, domain: int, offset: int) -> bool:
     found: bool = await connection.fetchval(
         """SELECT EXISTS (SELECT FROM seals WHERE domain = $1 AND "offset" = $2
+           UNION ALL SELECT FROM branch_seals WHERE domain = $1 AND "offset" = $2
+           UNION ALL SELECT FROM branches WHERE domain = $1 AND "offset" = $2
            UNION ALL SELECT FROM sealing_keys WHERE domain = $1 AND "offset" = $2)""",
         domain, offset,
     )  # fmt: skip
@@ -194,6 +228,14 @@ async def _note_seal(connection: Connection, domain: int, seal: LogSealed, offse
     )  # fmt: skip
 
 
+async def _note_aside(connection: Connection, domain: int, body: SealsSetAside, offset: int) -> None:
+    await connection.execute(
+        """UPDATE branches b SET "offset" = $3, data = $4 WHERE domain = $1 AND data IS NULL AND from_seq = $2
+           AND EXISTS (SELECT FROM branch_seals s WHERE s.domain = b.domain AND s.branch = b.branch)""",
+        domain, body.from_seq, offset, _text(body),
+    )  # fmt: skip
+
+
 async def _note_key(connection: Connection, domain: int, body: SealingKey, offset: int) -> None:
     await connection.execute(
         'INSERT INTO sealing_keys (domain, "offset", key, data) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING',
@@ -201,5 +243,5 @@ async def _note_key(connection: Connection, domain: int, body: SealingKey, offse
     )  # fmt: skip
 
 
-def _text(body: LogSealed | SealingKey) -> str:
+def _text(body: SealBody) -> str:
     return json.dumps(json.loads(canonical_json(body.to_data())))

@@ -54,14 +54,14 @@ from .requests import (
     UndrainNode,
     UnpauseJob,
 )
-from .seals import LogSealed, SealingKey
+from .seals import LogSealed, SealingKey, SealsSetAside
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClearDevice",
     "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceReport",
     "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan",
     "JobSpec", "LogSealed", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal",
-    "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SealingKey",
+    "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SealingKey", "SealsSetAside",
     "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed",
     "TaskHasResumed", "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
     "TaskNotStarted", "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob",

@@ -25,6 +25,25 @@ class SealingKey(MessageBody):
     signature: SignatureText | None = None
 
 
+class SealsSetAside(MessageBody):
+    """Records that were sealed are lost, and an operator accepted that: seals over more than `size` records count no more.
+
+    size: of the newest seal that stands, 0 for none; the next one continues it. lost, lost_root: of the newest seal that
+    counts no more. from_seq: of the first lost record. set_aside_at: by the auditor's clock.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.SealsSetAside.v1"
+    identity: Hash
+    size: Count
+    lost: Annotated[Integer, Field(ge=1)]
+    lost_root: Hash
+    from_seq: Count
+    reason: Annotated[str, Field(max_length=1000)] = ""
+    set_aside_at: Time
+    key: KeyText
+    signature: SignatureText
+
+
 class LogSealed(MessageBody):
     """The log's first `size` records, vouched for: the root of their Merkle tree (RFC 6962), signed.
 

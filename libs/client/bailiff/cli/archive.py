@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bailiff import erasing, pruning
+from bailiff import branches, erasing, pruning
 from bailiff.friendly import Unfriendly, duration
 from bailiff.problem import ExitCode, Problem
 from bailiff_core.model.document import parse_duration
@@ -22,6 +22,7 @@ def register(audit: typer.Typer) -> None:
     """Add the commands to `bailiff audit`."""
     command(audit, leave_out=("domain", *NO_KAFKA))(prune)
     command(audit, leave_out=("domain", *NO_KAFKA))(name)
+    command(audit, "set-aside", leave_out=("kafka", "key"))(set_aside)
     command(audit, leave_out=("actor", "key"))(erase)
 
 
@@ -52,6 +53,22 @@ async def prune(
         ])  # fmt: skip
 
     session.show(found, said)
+
+
+async def set_aside(
+    session: Session,
+    archive: Address,
+    reason: Annotated[str, typer.Option(help="Why the records are lost. Stays in the archive, and in the seals.")],
+) -> None:
+    """The log lost records that the archive has, and that was accepted: let the archive follow the log again.
+
+    What the log has no more is set aside, in tables of its own; nothing is deleted. The auditor does it within half a minute,
+    and raises an alarm that says which records these were.
+    """
+    lost = await branches.order(archive, session.domain, reason, session.settings.actor)
+    session.show(
+        lost, lambda: f"{lost['domain']}: ordered; up to record #{lost['head_seq']}, what the log does not have will be set aside"
+    )
 
 
 async def name(

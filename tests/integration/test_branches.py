@@ -1,0 +1,125 @@
+"""After an accepted loss of the log the archive goes on at a word, keeps what was lost, and seals and views follow the log."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.archive_kit import Auditor, Log, archived, query
+from tests.integration.test_derived import displaced
+from tests.log_builder import Story
+
+from bailiff.branches import order
+from bailiff.derived import derived
+from bailiff.problem import Problem
+from bailiff.sources import from_archive
+from bailiff.walk import verify
+from bailiff_bus import topics
+from bailiff_bus.messages import SealsSetAside
+from bailiff_bus.seals import Disproved, SealChain, SealedWalk, make_private_key, seal_in
+
+LOST = 6
+
+
+async def given(messages):
+    for message in messages:
+        yield message
+
+
+def chain_of(bodies) -> SealChain:
+    chain = SealChain("pool-a")
+    for body in bodies:
+        chain.take(body)
+    return chain
+
+
+def cut(log: Log, story: Story) -> Story:
+    """The log loses its newest records, and goes on with others."""
+    keep = len(story.wires) - LOST
+    log.cluster.truncate(topics.AUDIT.name, 0, keep)
+    left = story.resumed(keep)
+    left.restart(after=1_000_000)
+    for number in range(4):
+        left.submit(f"later-{number}")
+    log.append(left.wires[keep:])
+    return left
+
+
+async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(database: str, tmp_path: Path) -> None:
+    log, story, key = Log(), displaced(), tmp_path / "key"
+    make_private_key(key)
+    often = {"seal_key": key, "seal_records": 4, "seal_seconds": 3600, "usage_seconds": 1}
+    log.append(story.wires)
+    before = log.messages()
+    async with Auditor(log, database, tmp_path / "a", **often).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires) // 4 * 4)
+        with pytest.raises(Problem, match="has not found"):
+            await order(database, None, "none", "op-1")
+    first = len(story.wires) - LOST
+    left = cut(log, story)
+    async with Auditor(log, database, tmp_path / "b", **often).running() as stopped:
+        await stopped.until("the alarm", log.alarms)
+    assert await archived(database) == before  # nothing moves before it is said
+    assert (await order(database, None, "a disk died", "op-1"))["head_seq"] == len(story.wires) - 1
+
+    async with Auditor(log, database, tmp_path / "c", **often).running() as going:
+        await going.until("it goes on", lambda: going.value("bailiff_archive_head_seq") == len(left.wires) - 1)
+        await going.until("it seals on", lambda: going.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
+        await going.until("it is ready", lambda: not any(going.service.readiness().values()))
+    assert log.alarms() == ["archive-log-lost", "archive-branched"]
+    assert await archived(database) == log.messages()
+    rows = await query(database, "SELECT seq, headers, value FROM branch_records ORDER BY seq")
+    assert [row["value"] for row in rows] == [message.value for message in before[first:]]
+    (branch,) = await query(database, "SELECT * FROM branches")
+    assert (branch["from_seq"], branch["head_seq"], branch["reason"], branch["ordered_by"]) == (
+        first, len(before) - 1, "a disk died", "op-1",
+    )  # fmt: skip
+    assert (await derived(database, None)).differences == []
+
+    bodies = [body for message in log.seals() if (body := seal_in(message, "pool-a")) is not None]
+    found = await verify("pool-a", given(log.messages()), SealedWalk(chain_of(bodies)))
+    assert (found["ok"], len(found["set_aside"])) == (True, 1)
+    assert f"#{first}" in found["set_aside"][0]
+    assert "a disk died" in found["set_aside"][0]
+    assert found["sealed"] == len(left.wires) // 4 * 4
+    async with from_archive(database, None) as source:
+        assert list(source.seals) == bodies
+        assert (await verify("pool-a", source.messages, SealedWalk(chain_of(source.seals))))["ok"]
+
+    (aside,) = [body for body in bodies if isinstance(body, SealsSetAside)]
+    at = bodies.index(aside)
+    for changed in ({"size": aside.size - 4}, {"from_seq": 1}, {"reason": "x"}, {"lost": aside.lost - 4}, {"key": "A" * 43}):
+        with pytest.raises(Disproved, match="set aside"):
+            chain_of([*bodies[:at], SealsSetAside.model_validate_json(json.dumps(aside.to_data() | changed))])
+    with pytest.raises(Disproved, match=r"different roots|does not continue"):  # without it the seals do not fit
+        chain_of([*bodies[:at], *bodies[at + 1 :]])
+
+    # Killed after that was published and before it was noted: it is found, and not published again.
+    said = next(message.offset for message in log.seals() if isinstance(seal_in(message, "pool-a"), SealsSetAside))
+    log.cluster.truncate(topics.SEALS.name, 0, said + 1)
+    await query(database, 'DELETE FROM seals WHERE "offset" > $1', said)
+    await query(database, 'UPDATE branches SET data = NULL, "offset" = NULL')
+    await query(database, "UPDATE domains SET seals_offset = 0")
+    async with Auditor(log, database, tmp_path / "d", **often).running() as again:
+        await again.until("it seals on", lambda: again.value("bailiff_sealed_records") == len(left.wires) // 4 * 4)
+    assert log.alarms() == ["archive-log-lost", "archive-branched"]
+    published = [seal_in(message, "pool-a") for message in log.seals()]
+    assert [type(body) for body in published] == [type(body) for body in bodies]
+
+
+async def test_another_log_is_never_followed(database: str, tmp_path: Path) -> None:
+    log, other, story = Log(), Log(), displaced()
+    log.append(story.wires)
+    async with Auditor(log, database, tmp_path / "a").running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+    before = await archived(database)
+    strange = Story(domain="pool-a")
+    strange.node("elsewhere", gpus=2)
+    other.append(strange.wires)
+    for name in ("b", "c"):
+        async with Auditor(other, database, tmp_path / name).running() as auditor:
+            await auditor.until("the alarm", other.alarms)
+        await order(database, None, "whatever", "op-1")
+    assert set(other.alarms()) == {"archive-log-lost"}
+    assert await archived(database) == before
+    assert await query(database, "SELECT * FROM branches") == []
