@@ -8,6 +8,7 @@ import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from bailiff_core.records import ChainHead
@@ -17,7 +18,6 @@ from .port import Headers, Message
 from .topics import AUDIT
 
 PAGE = 5_000
-NAMES_KNOWN = 1_000
 HASH_BYTES = 32
 _LENGTH = struct.Struct(">I")
 
@@ -28,7 +28,13 @@ class NotInArchive(Exception):
 
 def packed(headers: Headers) -> bytes:
     """Headers in their order as bytes: name and value of each, each after its length in 4 bytes, big-endian."""
-    return b"".join([part for name, value in headers for part in (_NAMES[name], _LENGTHS[len(value)], value)])
+    if not headers:
+        return b""
+    names, values = zip(*headers, strict=True)
+    parts = _named(names).copy()
+    parts[1::3] = map(_length_of, map(len, values))
+    parts[2::3] = values
+    return b"".join(parts)
 
 
 def unpacked(raw: bytes) -> Headers:
@@ -53,17 +59,14 @@ class _Lengths(dict[int, bytes]):
         return _LENGTH.pack(length)
 
 
-class _Names(dict[str, bytes]):
-    def __missing__(self, name: str) -> bytes:
-        raw = name.encode()
-        found = _LENGTH.pack(len(raw)) + raw
-        if len(self) < NAMES_KNOWN:
-            self[name] = found
-        return found
+_length_of = _Lengths({length: _LENGTH.pack(length) for length in range(1024)}).__getitem__
 
 
-_LENGTHS = _Lengths({length: _LENGTH.pack(length) for length in range(1024)})
-_NAMES = _Names()
+@lru_cache(maxsize=64)
+def _named(names: tuple[str, ...]) -> list[bytes]:
+    """Each name after its length, with room for length and value behind it."""
+    raws = [name.encode() for name in names]
+    return [part for raw in raws for part in (_LENGTH.pack(len(raw)) + raw, b"", b"")]
 
 
 @dataclass(slots=True)

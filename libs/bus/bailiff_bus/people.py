@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.places import NodeShare
 from bailiff_core.records import Record, decisions, facts
@@ -91,6 +93,7 @@ class People:
     nodes: dict[int, str] = field(default_factory=dict)
     _due: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
     at: str = ""
+    _time: int = -1
 
     async def load(self, connection: Any) -> None:
         """What of it is known in the database."""
@@ -111,13 +114,14 @@ class People:
         """What this record changes."""
         teller = TELLERS.get(type(record.data))
         if teller is not None:
-            self.at = time_text(record.time)
+            if record.time != self._time:  # the records of a turn have one time
+                self._time, self.at = record.time, time_text(record.time)
             teller(self, record, record.data)
 
     def take(self) -> dict[str, str]:
         """The rows that are due as JSON, by table, in the order of their keys; none are due any more."""
         due, self._due = self._due, {name: {} for name in TABLES}
-        return {name: json.dumps([rows[key] for key in sorted(rows)]) for name, rows in due.items() if rows}
+        return {name: orjson.dumps([rows[key] for key in sorted(rows)]).decode() for name, rows in due.items() if rows}
 
     def row(self, table: str, *key: Any, **values: Any) -> None:
         """Merge these values into a row."""
@@ -192,7 +196,7 @@ def _submitted(people: People, record: Record, data: facts.JobSubmitted) -> None
     demand = data.demand
     people.jobs[demand.job] = _Live(record.seq)
     people.row(
-        "jobs", demand.job, record.seq, submitted_at=time_text(record.time), actor=record.actor or None,
+        "jobs", demand.job, record.seq, submitted_at=people.at, actor=record.actor or None,
         user_name=demand.user, project=demand.project, priority_class=demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
         gpu_milli=sum(group.count * (group.gpu_milli or 0) for group in demand.tasks), state="pending",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.archive_rows import record_row
+from bailiff_bus.archive_rows import record_bytes
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.people import People
@@ -166,7 +166,7 @@ class Archiver:
 
     async def _read(self, reader: Reader, position: Position) -> list[Message]:
         try:
-            return await reader.read(READ_AT_ONCE, WAIT)
+            return await reader.read(min(READ_AT_ONCE, self._sealer.until_due(position.tree.size)), WAIT)
         except OffsetGone as gone:
             raise self._lost(position, str(gone)) from None
 
@@ -226,7 +226,7 @@ class Archiver:
                 leaf = leaf_hash(digest)
                 tree.append(leaf)
                 batch.leaves.append(leaf)
-                batch.records.append(record_row(position.id, message, record, digest))
+                batch.records.append(record_bytes(position.id, message, record, digest))
                 head_offset = message.offset
             next_offset = message.offset + 1
         batch.people = self._people.take()

@@ -3,7 +3,6 @@
 The position is only ever moved from where this process knows it to be, so that two that write by mistake cannot both.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from asyncpg import Connection
 
 from bailiff_bus.archive import packed, tree_from
-from bailiff_bus.archive_rows import RECORD_COLUMNS
+from bailiff_bus.archive_rows import COPY_BEGIN, COPY_END, RECORD_COLUMNS
 from bailiff_bus.people import UPSERTS
 from bailiff_bus.port import Message
 from bailiff_bus.settings import PoolDeclaration
@@ -41,9 +40,9 @@ class Position:
 
 @dataclass(slots=True)
 class Batch:
-    """What was read and judged, and is not written yet. position: after it."""
+    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it."""
 
-    records: list[tuple[Any, ...]] = field(default_factory=list)
+    records: list[bytes] = field(default_factory=list)
     orphans: list[tuple[Any, ...]] = field(default_factory=list)
     leaves: list[bytes] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
@@ -111,8 +110,11 @@ async def write(connection: Connection, before: Position, batch: Batch) -> None:
         )  # fmt: skip
         if moved != "UPDATE 1":
             raise NotOurs(f"{before.head.domain}: another process has archived past record {before.head.next_seq}")
-        await _copy(connection, "records", RECORD_COLUMNS, batch.records)
-        await _copy(connection, "orphans", ORPHAN_COLUMNS, batch.orphans)
+        if batch.records:
+            raw = memoryview(b"".join([COPY_BEGIN, *batch.records, COPY_END]))  # asyncpg takes bytes for a path
+            await connection.copy_to_table("records", source=raw, columns=RECORD_COLUMNS, format="binary")
+        if batch.orphans:
+            await connection.copy_records_to_table("orphans", records=batch.orphans, columns=ORPHAN_COLUMNS)
         for table, rows in batch.people.items():
             await connection.execute(UPSERTS[table], rows)
 
@@ -123,8 +125,3 @@ async def mark_broken(connection: Connection, domain: int, why: str) -> None:
         "UPDATE domains SET broken = $2, broken_since = coalesce(broken_since, $3) WHERE id = $1 AND broken <> $2",
         domain, why.replace("\x00", "�"), datetime.now(UTC),
     )  # fmt: skip
-
-
-async def _copy(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    if rows:
-        await connection.copy_records_to_table(table, records=rows, columns=columns)

@@ -63,6 +63,10 @@ class Sealer:
         if self._base.size + len(self._later) + len(more) == size and len(self._later) < LEAVES_KEPT:
             self._later += more
 
+    def until_due(self, size: int) -> int:
+        """How many records there are from this size to the next multiple."""
+        return self._every_records - size % self._every_records
+
     async def seal_if_due(self, connection: Connection, position: Position) -> None:
         """Seal at each multiple of so many records that is archived by now; and all of it, if its time has come."""
         size, every = position.tree.size, self._every_records
@@ -80,10 +84,11 @@ class Sealer:
         if not await self._may_seal(connection, position):
             self._ready = False
             return
-        tree, sealed = self._base.copy(), self._later[:new]
-        for leaf in sealed:
-            tree.append(leaf)
-        head_hash = await hash_of(connection, position.id, size - 1)
+        tree, head_hash, sealed = position.tree.copy(), position.head.hash, self._later[:new]
+        if size < tree.size:  # it was due before, and could not be made then
+            head_hash, tree = await hash_of(connection, position.id, size - 1), self._base.copy()
+            for leaf in sealed:
+                tree.append(leaf)
         seal = make_seal(
             self._key, self._domain, position.identity, tree, head_hash, self._ambient.wall(),
             self._base.size, self._base.followed_by(sealed),
