@@ -27,6 +27,7 @@ from bailiff_devstack.stack import Plan, Stack
 
 SLICE = 50
 BEGUN = 1_000
+AWAY_S = 60.0
 OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
 
 pytestmark = pytest.mark.kafka
@@ -90,6 +91,30 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     kept = bailiff(None, "audit", "verify", "--file", str(tmp_path / "kept"), "--trust", found["seal_keys"][0])
     assert kept["ok"]
     assert kept["records"] >= len(wires) - 2_000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_waits(stack: Stack) -> None:
+    wires = list(plain_log(6_000))
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        stack.start_service("auditor")
+        await grow(bus, wires[:BEGUN])
+        await until_archived(stack, BEGUN - 1)
+        await asyncio.to_thread(stack.postgres.kill9)
+        back = asyncio.get_running_loop().time() + AWAY_S
+        for begin in range(BEGUN, len(wires), SLICE):  # the log grows on, all that time
+            await grow(bus, wires[begin : begin + SLICE])
+        while asyncio.get_running_loop().time() < back:  # noqa: ASYNC110 - the minute is what this is about
+            await asyncio.sleep(1)
+        stack.processes.check("auditor")
+        await asyncio.to_thread(stack.postgres.start)
+        await until_archived(stack, len(wires) - 1)
+        assert await archived(stack.postgres.dsn) == await everything(bus)
+        await asyncio.to_thread(stack.processes.wait_ready, "auditor", timeout_s=PATIENCE_S)
+    finally:
+        await bus.close()
 
 
 async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:

@@ -1,0 +1,134 @@
+"""One bit flipped, or one byte gone or doubled, anywhere: in the log, in the archive's rows, in an exported file or folder.
+
+Every bit of every header and value, in the long run; a fixed sample of them in the quick one.
+"""
+
+import dataclasses
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.archive_kit import Auditor, Log, query
+from tests.integration.test_tampering import OURS, given, named, seals_of, walk_of
+
+from bailiff.problem import Problem
+from bailiff.sources import from_archive, from_file
+from bailiff.stretches import write_stretches
+from bailiff.walk import verify
+from bailiff_bus.archive import packed, unpacked
+from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.port import Message
+from bailiff_bus.seals import make_private_key
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
+
+QUICK, SEED = 400, 7
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Message], list[LogSealed | SealingKey]]:
+    """A short log as Kafka holds it, and seals over all of it."""
+    log = Log()
+    log.append(OURS)
+    return log.messages(), seals_of(log.messages(), make_private_key(tmp_path_factory.mktemp("key") / "key"))
+
+
+def changed(raw: bytes) -> Iterator[bytes]:
+    """Every single bit flipped, every byte left out, every byte doubled."""
+    for at in range(len(raw)):
+        for bit in range(8):
+            yield raw[:at] + bytes([raw[at] ^ 1 << bit]) + raw[at + 1 :]
+        yield raw[:at] + raw[at + 1 :]
+        yield raw[: at + 1] + raw[at:]
+
+
+def harmed(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
+    """Each record in turn, with one thing about it changed that its hash covers."""
+    for at, message in enumerate(messages):
+        for number, (name, content) in enumerate(message.headers):
+            if not name.startswith("ce_"):  # what kind of bytes the value has is said outside of the hash
+                continue
+            for other in changed(content):
+                headers = (*message.headers[:number], (name, other), *message.headers[number + 1 :])
+                yield at, dataclasses.replace(message, headers=headers)
+        for other in changed(message.value):
+            yield at, dataclasses.replace(message, value=other)
+
+
+def some(everything: Sequence[tuple[int, Message]], many: int) -> list[tuple[int, Message]]:
+    return random.Random(SEED).sample(everything, many) if many else list(everything)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("many", [QUICK, pytest.param(20_000, marks=pytest.mark.long)])
+async def test_no_changed_bit_of_the_log_stays_hidden(many: int, sealed: tuple[list[Message], list]) -> None:
+    messages, seals = sealed
+    for at, message in some(list(harmed(messages)), many):
+        found = await verify("pool-a", given([*messages[:at], message, *messages[at + 1 :]]), walk_of(seals))
+        assert not found["ok"], (at, message)
+        assert named(found) & {at, at + 1}, (at, found["broken"], found["seal_problem"])
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("many", [60, pytest.param(2_000, marks=pytest.mark.long)])
+async def test_no_changed_bit_of_the_archive_stays_hidden(many: int, database: str, tmp_path: Path) -> None:
+    log = Log()
+    log.append(OURS)
+    async with Auditor(log, database, tmp_path, seal_records=7, seal_seconds=0.001).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(OURS))
+    rows = await query(database, "SELECT seq, headers, value FROM records ORDER BY seq")
+    dice = random.Random(SEED)
+    connection = await asyncpg.connect(database)
+    for _ in range(many):
+        row = dice.choice(rows)
+        column = dice.choice(("headers", "value"))
+        raw = dice.choice(list(changed(row[column]))) if column == "value" else other_headers(row["headers"], dice)
+        await connection.execute(f"UPDATE records SET {column} = $2 WHERE seq = $1", row["seq"], raw)
+        async with from_archive(database, "pool-a") as source:
+            found = await verify("pool-a", source.messages, walk_of(source.seals))
+        assert not found["ok"], (row["seq"], column)
+        assert named(found) & {row["seq"], row["seq"] + 1}, (row["seq"], found["broken"], found["seal_problem"])
+        await connection.execute(f"UPDATE records SET {column} = $2 WHERE seq = $1", row["seq"], row[column])
+    async with from_archive(database, "pool-a") as source:
+        assert (await verify("pool-a", source.messages, walk_of(source.seals)))["ok"]
+    await connection.close()
+
+
+def other_headers(raw: bytes, dice: random.Random) -> bytes:
+    """Somewhere in a header that the hash covers."""
+    headers = list(unpacked(raw))
+    number = dice.choice([at for at, (name, _) in enumerate(headers) if name.startswith("ce_")])
+    name, content = headers[number]
+    headers[number] = (name, dice.choice(list(changed(content))))
+    return packed(tuple(headers))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.long)])
+async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
+    every: int, sealed: tuple[list[Message], list], tmp_path: Path
+) -> None:
+    """Of the files that hold records. What the manifest says is checked by its seals and by the files."""
+    messages, seals = sealed
+    folder = tmp_path / "kept"
+    await write_stretches(folder, 7, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
+    files = sorted(folder.glob("*.gz"))
+    assert len(files) == len(messages) // 7
+    for file in files:
+        whole = file.read_bytes()
+        for at in range(0, len(whole), every):
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            faults = from_file(folder).faults()
+            assert len(faults) == 1, (file, at)
+            assert file.name in faults[0]
+        file.write_bytes(whole)
+    assert from_file(folder).faults() == []
+    for file in files:
+        whole = file.read_bytes()
+        file.unlink()
+        assert any("is missing" in fault for fault in from_file(folder).faults())
+        with pytest.raises(Problem):
+            [message async for message in from_file(folder).messages]
+        file.write_bytes(whole)
