@@ -1,6 +1,7 @@
 """One bit flipped, or one byte gone or doubled, anywhere: in the log, in the archive's rows, in an exported file or folder.
 
-Every bit of every header and value, in the long run; a fixed sample of them in the quick one.
+Every bit and byte of every header and value of the log, and every byte of the exported files, in the long run; a fixed sample
+of them in the quick one, and of the archive's rows.
 """
 
 import dataclasses
@@ -20,9 +21,9 @@ from bailiff.walk import verify
 from bailiff_bus.archive import packed, unpacked
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
-from bailiff_bus.seals import make_private_key
-from bailiff_core.records import ChainHead
-from bailiff_core.records.merkle import Frontier
+from bailiff_bus.seals import SealedWalk, make_private_key
+from bailiff_core.records import ChainHead, Wire, continues
+from bailiff_core.records.merkle import Frontier, leaf_hash
 
 QUICK, SEED = 400, 7
 
@@ -62,11 +63,19 @@ def some(everything: Sequence[tuple[int, Message]], many: int) -> list[tuple[int
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("many", [QUICK, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [QUICK, pytest.param(0, marks=pytest.mark.long)])
 async def test_no_changed_bit_of_the_log_stays_hidden(many: int, sealed: tuple[list[Message], list]) -> None:
     messages, seals = sealed
+    chain, before = walk_of(seals).chain, [(ChainHead("pool-a"), Frontier())]
+    for message in messages:  # what stands before the changed record is walked once
+        head, tree = before[-1]
+        after = continues(head, Wire(message.headers, message.value))
+        assert isinstance(after, ChainHead)
+        before.append((after, tree.copy()))
+        before[-1][1].append(leaf_hash(bytes.fromhex(after.hash)))
     for at, message in some(list(harmed(messages)), many):
-        found = await verify("pool-a", given([*messages[:at], message, *messages[at + 1 :]]), walk_of(seals))
+        head, tree = before[at]
+        found = await verify("pool-a", given([message, *messages[at + 1 :]]), SealedWalk(chain, tree.copy()), head)
         assert not found["ok"], (at, message)
         assert named(found) & {at, at + 1}, (at, found["broken"], found["seal_problem"])
 
