@@ -61,7 +61,6 @@ class Aviary:
             return True
         if annotation is int:
             return 7
-        assert isinstance(annotation, type) and issubclass(annotation, Document), f"{where}: what is a {annotation}?"
         return self.document(annotation, where)
 
 
@@ -85,4 +84,5 @@ def documents_in(annotation: Any) -> list[type[Document]]:
     """The documents that a field of this type holds."""
     if isinstance(annotation, type) and issubclass(annotation, Document):
         return [annotation]
-    return [found for part in get_args(annotation) for found in documents_in(part)] if get_origin(annotation) is not Literal else []
+    parts = () if get_origin(annotation) is Literal else get_args(annotation)
+    return [found for part in parts for found in documents_in(part)]

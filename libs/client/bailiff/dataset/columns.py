@@ -1,12 +1,13 @@
 """The tables of a dataset and what each column holds: the data dictionary that is written beside them."""
 
 from collections.abc import Mapping
+from typing import get_args
 
-from bailiff_core.records.facts import Stage
+from bailiff_core.model.pool import EvictionCause
+from bailiff_core.records.facts import EvictionStage
 
 US = "µs"
-STAGES = ("noticed", "acknowledged", "checkpoint_committed", "term_sent", "kill_sent")
-assert set(STAGES) <= set(Stage.model_fields["stage"].annotation.__args__)  # type: ignore[union-attr]
+STAGES: tuple[EvictionStage, ...] = ("noticed", "acknowledged", "checkpoint_committed", "term_sent", "kill_sent")
 
 Columns = Mapping[str, tuple[str, str]]
 """By name: the unit, and what it is. Times are µs since the Monday on which the dataset's first week begins."""
@@ -46,10 +47,7 @@ ATTEMPTS: Columns = {
     "start_ordered": (US, "when all room was free"),
     "started": (US, "when the last task ran"),
     "ended": (US, "when all of it was gone"),
-    "outcome": (
-        "word", "how: succeeded, failed, lost, preempted, preempted-unclean (without a checkpoint of its own will), cancelled, "
-        "evicted, timed-out, not-started; empty: still there",
-    ),
+    "outcome": ("word", "as the job's, or lost, preempted, preempted-unclean, not-started; empty: still there"),
     "cause": ("word", "why it ended: exit, or that of the eviction"),
     "lost_gpu_ms": ("GPU-ms", "work lost, where it went back to the queue"),
 }  # fmt: skip
@@ -60,10 +58,7 @@ EVICTIONS: Columns = {
     "submitted_seq": ("seq", ""),
     "attempt": ("count", ""),
     "members": ("ranges", "only these tasks; empty: all"),
-    "cause": (
-        "word", "preemption, or why else: cancelled, gang-failure, stale-gang, scaled, policy, time-limit, device, over-share, paused, "
-        "asked, drain, migration, resize",
-    ),
+    "cause": ("word", f"one of {', '.join(get_args(EvictionCause))}"),
     "verb": ("word", "of a preemption: consolidate, reclaim, preempt"),
     "for_job": ("name", "of a preemption: who needed the room"),
     "for_class": ("name", ""),

@@ -47,8 +47,7 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     if source.start.next_seq:
         text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
         raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
-    if folder.exists() and (not folder.is_dir() or any(entry.name != MANIFEST and not _ours(entry) for entry in folder.iterdir())):
-        raise Problem(ExitCode.USAGE, f"{folder} is there already, and is no dataset", "name a folder that is not there yet")
+    _refuse_others(folder)
     walk, anonymiser, tables = Walk(source.domain), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.domain), 0)]
     async for record, wire in anonymised(_records(source, walk), anonymiser):
@@ -114,8 +113,11 @@ def _packed(text: str) -> bytes:
     return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # the same each time
 
 
-def _ours(entry: Path) -> bool:
-    return entry.name.removesuffix(".draft") in (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
+def _refuse_others(folder: Path) -> None:
+    ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
+    found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
+    if any(each.name.removesuffix(".draft") not in ours for each in found):
+        raise Problem(ExitCode.USAGE, f"{folder} is there already, and is no dataset", "name a folder that is not there yet")
 
 
 def _put(path: Path, raw: bytes) -> None:

@@ -70,5 +70,5 @@ def kept_key(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise Problem(ExitCode.USAGE, f"{path}: expected {KEY_BYTES} bytes as hexadecimal digits", "name a file that is not there yet")
+        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "name a file that is not there yet")
     return key
