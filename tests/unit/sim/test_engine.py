@@ -125,14 +125,12 @@ def test_random_worlds_keep_the_rules_of_the_pool_and_conserve_work(seed: int) -
     delays = Delays(*random.choice([(0, 0, 0), (5 * SECOND, SECOND, 300_000)]))
     result, reread = run(world, check=check_pool, delays=delays)
     assert reread.replay.turns > 20
-    held = {name: 0 for name in result.jobs}
     for name, job in result.jobs.items():
         truth = world.outcomes[name]
         assert job.ended is not None or job.waits_since is not None, f"{name} neither ended nor waits"
         if job.outcome == "succeeded":
             assert job.work == truth.run_time, f"{name} has ended and not done its work"
             assert job.ended - job.submitted >= truth.run_time + job.lost // 4 + job.overhead // 4
-        assert held[name] == 0
     assert sum(step.held for step in result.books.steps) == sum(
         job.gpu_milli for job in result.jobs.values() if job.ended is None and job.waits_since is None
     )
