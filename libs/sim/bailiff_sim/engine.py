@@ -20,7 +20,7 @@ from .figures import Books, Figures
 from .intake import Intake
 from .outages import Outages
 from .tape import REPORTS, REQUESTS, Given, Sink, Tape
-from .timeline import Delays, Timeline
+from .timeline import AT_ONCE, Delays, Timeline
 from .work import FOREVER, Work, gpu_milli_of
 from .workload import Outage, Workload
 
@@ -56,7 +56,7 @@ class Simulation:
         workload: Workload,
         policy: Policy,
         *,
-        delays: Delays = Delays(),
+        delays: Delays = AT_ONCE,
         until: int | None = None,
         sink: Sink | None = None,
         check: Callable[[Pool], None] | None = None,
@@ -95,8 +95,8 @@ class Simulation:
             found = books.jobs[name]
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
         return Result(
-            self._policy, books.jobs, books, self._intake.refused, self._workload.begin, self._time.now, tape.digest, tape.records,
-            self._turns, 1000 * self._workload.gpus,
+            self._policy, books.jobs, books, self._intake.refused, self._workload.begin, self._time.now,
+            tape.digest, tape.records, self._turns, 1000 * self._workload.gpus,
         )  # fmt: skip
 
     def _next(self) -> int | None:
@@ -159,9 +159,9 @@ class Simulation:
                 work.ended(self._time.now, in_vain=decision.outcome in ("evicted", "timed-out"))
                 self._books.ended(decision.job, self._time.now, decision.outcome)
         for name in touched:
-            work, job = self._works.get(name), self.pool.jobs.get(name)
-            if work is not None and job is not None:
-                self._look_at(job, work)
+            found, job = self._works.get(name), self.pool.jobs.get(name)
+            if found is not None and job is not None:
+                self._look_at(job, found)
 
     def _look_at(self, job: Job, work: Work) -> None:
         held = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])

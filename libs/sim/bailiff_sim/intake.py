@@ -1,5 +1,6 @@
 """Which facts from outside a pool can take, as admission judges requests: the rest becomes `InputRejected`."""
 
+from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.document import Name
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.model.units import next_unit
@@ -57,7 +58,7 @@ class Intake:
             return rejected("refused", problem, demand.job)
         return fact.model_copy(update={"demand": demand})
 
-    def _problem(self, demand: facts.JobDemand) -> str | None:
+    def _problem(self, demand: JobDemand) -> str | None:
         pool = self._pool
         if demand.job in pool.jobs:
             return f"there is a job {demand.job!r} already"

@@ -67,7 +67,8 @@ class Tape:
 
     def _write(self, fact: Fact, time: int, turn: int, topic: str = "", turn_end: bool = False) -> None:
         pool = self.pool
-        cause, inputs = "", ()
+        cause = ""
+        inputs: tuple[tuple[str, int], ...] = ()
         if topic:
             offset = self._offsets[topic]
             self._offsets[topic] = offset + 1

@@ -22,6 +22,9 @@ class Delays:
     selection: int = 0
 
 
+AT_ONCE = Delays()
+
+
 class Timeline:
     """now: µs UTC. events: what is to come, each a function that yields facts, by time and then in the order of putting down."""
 

@@ -1,4 +1,4 @@
-"""What happens to a pool in a simulation, whatever the policy: machines, arrivals, failures, and how long each job really takes."""
+"""What happens to a pool in a simulation, whatever the policy: machines, arrivals, failures, and how jobs behave."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

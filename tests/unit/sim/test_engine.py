@@ -33,7 +33,8 @@ def test_a_job_runs_as_long_as_it_takes() -> None:
     a, b = result.jobs["a"], result.jobs["b"]
     assert (a.waited, a.ended - a.submitted) == (0, HOUR)
     assert (b.waited, b.ended - b.submitted) == (HOUR - MINUTE, 2 * HOUR - MINUTE)
-    assert not a.evictions and not b.evictions
+    assert not a.evictions
+    assert not b.evictions
 
 
 def test_who_saves_in_time_loses_nothing_but_the_restart() -> None:
@@ -118,21 +119,19 @@ def test_what_waits_for_ever_does_not_hang_the_run() -> None:
     assert result.jobs["b"].ended is None
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 300))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 200))])
 def test_random_worlds_keep_the_rules_of_the_pool_and_conserve_work(seed: int) -> None:
     random = Random(seed)
-    world = random_world(random, 20)
+    world = random_world(random, 10)
     delays = Delays(*random.choice([(0, 0, 0), (5 * SECOND, SECOND, 300_000)]))
     result, reread = run(world, check=check_pool, delays=delays)
-    assert reread.replay.turns > 20
-    held = {name: 0 for name in result.jobs}
+    assert reread.replay.turns > 10
     for name, job in result.jobs.items():
         truth = world.outcomes[name]
         assert job.ended is not None or job.waits_since is not None, f"{name} neither ended nor waits"
         if job.outcome == "succeeded":
             assert job.work == truth.run_time, f"{name} has ended and not done its work"
             assert job.ended - job.submitted >= truth.run_time + job.lost // 4 + job.overhead // 4
-        assert held[name] == 0
     assert sum(step.held for step in result.books.steps) == sum(
         job.gpu_milli for job in result.jobs.values() if job.ended is None and job.waits_since is None
     )
