@@ -51,6 +51,7 @@ class Workload:
 
     nodes: the machines that are there from the start. happenings: in order of time; their order is kept within one instant.
     outcomes: by job; one that is not named runs until somebody ends it. about: what else the manifest says of it, as JSON.
+    deadlines: by when the owner of a job wants it to have ended, µs UTC.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Workload:
     happenings: Sequence[Happening]
     outcomes: Mapping[str, Outcome]
     about: dict[str, object] = field(default_factory=dict)
+    deadlines: dict[str, int] = field(default_factory=dict)
 
     def demands(self) -> Iterator[tuple[int, JobDemand]]:
         """When each job is submitted, and what it asks for."""
