@@ -32,7 +32,10 @@ SEED = 20260105
 KEY = b"the month is nobody's; key known"  # of pseudonyms that hide nobody: who likes may check them
 BUSY = (1, 1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 9, 7, 9, 10, 10, 9, 8, 6, 5, 4, 3, 2, 1)  # by the hour
 PROJECTS = (("vision", 16, 3), ("speech", 16, 2), ("robots", 8, 1), ("serving", 8, 1))
-USERS = {"vision": ("ada", "barbara", "edsger"), "speech": ("grace", "donald"), "robots": ("alan", "tony"), "serving": ("radia",)}
+USERS = {
+    "vision": ("lovelace", "liskov", "dijkstra"), "speech": ("hopper", "knuth"), "robots": ("turing", "hoare"),
+    "serving": ("perlman",),
+}  # fmt: skip
 GANGS = ((1, 1), (1, 1), (1, 1), (1, 2), (1, 2), (1, 4), (1, 4), (1, 8), (1, 8), (2, 8), (4, 8))
 
 
@@ -67,7 +70,9 @@ def month(jobs_a_day: int = 15, days: int = DAYS) -> Workload:
         Happening(BEGIN + 20 * DAY + 11 * HOUR, Outage("node-0001", 90 * MINUTE)),
     ]
     in_order = sorted((each for each in happenings if each.time < BEGIN + days * DAY), key=lambda each: each.time)
-    nodes = [node.model_copy(update={"labels": {"rack": f"r{at // 3}"}}) for at, node in enumerate(joined(machines("6x8xH100-80GB")))]
+    nodes = [
+        node.model_copy(update={"labels": {"rack": f"r{at // 3}"}}) for at, node in enumerate(joined(machines("6x8xH100-80GB")))
+    ]
     return Workload("month", BEGIN, nodes, in_order, outcomes)
 
 

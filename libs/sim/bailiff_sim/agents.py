@@ -118,7 +118,8 @@ class Agents:
         gone = [task.index for task in members if task.state in ALIVE]
         for task in [task for task in members if task.state in ALIVE]:
             yield facts.TaskExited(**self._at(job, task), exit_code=code), REPORTS
-        yield from self._time.after(self._time.delays.of("release", job.id, job.attempt), self._release, job.id, job.attempt, gone)
+        delay = self._time.delays.of("release", job.id, job.attempt)
+        yield from self._time.after(delay, self._release, job.id, job.attempt, gone)
 
     def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[Given]:
         job = self._pool.jobs.get(name)

@@ -8,6 +8,7 @@ What the log shows is taken as it is. What it cannot show is assumed, and `assum
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -31,7 +32,7 @@ MACHINES = (facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.De
 class FromLog:
     """A log as a workload, and what really happened. policies: whenever one was applied, with its time and seq, the first first.
 
-    recorded: figures of what happened, kept by the simulation's rules. begin, end: of the log, µs UTC. seqs: names of jobs
+    recorded: figures of what happened until `end`, kept by the simulation's rules. begin, end: µs UTC. seqs: names of jobs
     here by the seq of their submission; a name that came again is another one here.
     """
 
@@ -133,14 +134,21 @@ class _Events:
         self.happenings.append(Happening(time, what))
 
 
-def from_log(records: Iterable[Record], name: str = "log") -> FromLog:
-    """The workload of a log, which begins with its first record. Raises `ValueError` where there is nothing to simulate."""
-    observation, events = Observation(), _Events()
+def from_log(records: Iterable[Record], name: str = "log", to: int | None = None) -> FromLog:
+    """The workload of a log, which begins with its first record. Raises `ValueError` where there is nothing to simulate.
+
+    to: figures of what happened end there (µs UTC); how long jobs took is known from what comes after, too.
+    """
+    observation, events, recorded = Observation(), _Events(), None
     for record in records:
+        if recorded is None and to is not None and record.time > to:
+            recorded, end = deepcopy(observation.finish()), to
         observation.feed(record)
         events.note(record, observation)
     if not observation.jobs:
         raise ValueError("no job was submitted in it, so there is nothing to decide under another policy")
+    if recorded is None:
+        recorded, end = observation.finish(), observation.pool.now
     events.finish()
     seen = list(observation.jobs.values())
     outcomes, assumptions = _outcomes(seen)
@@ -148,7 +156,7 @@ def from_log(records: Iterable[Record], name: str = "log") -> FromLog:
     workload = Workload(name, observation.begin, events.nodes, events.happenings, outcomes, {"from": "log"})
     seqs = {seq: each.name for seq, each in observation.jobs.items()}
     return FromLog(
-        workload, measured, events.policies, observation.finish(), observation.begin, observation.pool.now, seqs,
+        workload, measured, events.policies, recorded, observation.begin, end, seqs,
         [*assumptions, *_about(measured)],
     )  # fmt: skip
 
@@ -168,18 +176,12 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
             end="failed" if job.outcome == "failed" else "succeeded",
             fails=tuple(job.fails),
         )
-    said = []
-    if counts["unfinished"]:
-        said.append(
-            f"{counts['unfinished']} jobs had not ended when the log ends: how long they take is not known, so they run on to the end"
-        )
-    if counts["cancelled"]:
-        said.append(
-            f"{counts['cancelled']} jobs were cancelled by a person: they are cancelled at the same moment, however far they are then"
-        )
-    if counts["never told"]:
-        said.append(f"{counts['never told']} jobs were never told to leave: they are taken to save as most of their class did")
-    return found, said
+    sentences = {
+        "unfinished": "had not ended when the log ends: how long they take is not known, so they run on to the end",
+        "cancelled": "were cancelled by a person: they are cancelled at the same moment, however far they are then",
+        "never told": "were never told to leave: they are taken to save as most of their class did",
+    }
+    return found, [f"{counts[what]} jobs {sentence}" for what, sentence in sentences.items() if counts[what]]
 
 
 class _Habits:
@@ -221,8 +223,8 @@ def _about(delays: Delays) -> list[str]:
     start, release, selection, leave = (
         f"{each / 1_000_000:g} s" for each in (delays.start, delays.release, delays.selection, delays.leave)
     )
+    usual = f"a start {start}, an exit without saving {leave}, a release {release}, a selection {selection}"
     return [
-        f"what did not happen in the log takes as long as it usually did there: a start {start}, an exit without saving {leave}, a "
-        f"release {release}, a selection {selection} (medians)",
+        f"what did not happen in the log takes as long as it usually did there (medians): {usual}",
         "a job works at the same speed wherever it stands, and a restart costs nothing beyond the work that is done again",
     ]

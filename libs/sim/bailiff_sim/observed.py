@@ -19,8 +19,8 @@ from .work import FOREVER, Work, gpu_milli_of
 class Seen:
     """One submission. name: unlike every other one's in the log. Durations in µs.
 
-    saved_at: the work in each checkpoint of its own. fails: work done and done again when attempts failed that others followed. saves: from
-    the decision that it leaves to its exit, where it made a checkpoint for it. told: how often it was told to leave.
+    saved_at: the work in each checkpoint of its own. fails: work done and done again when attempts failed that others followed.
+    saves: from the decision that it leaves to its exit, where it made a checkpoint for it. told: how often it was told to leave.
     """
 
     name: str

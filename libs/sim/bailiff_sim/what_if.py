@@ -37,14 +37,12 @@ class WhatIf:
         return self.recorded, self.again, self.changed
 
 
-def what_if(
-    log: FromLog, policy: Policy, since: int | None = None, to: int | None = None, progress: Progress | None = None
-) -> WhatIf:
-    """Simulate a log twice. since: from when on the other policy is in force, to: when to stop; left out: all of the log.
+def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Progress | None = None) -> WhatIf:
+    """Simulate a log twice. since: from when on the other policy is in force, µs UTC; left out: all of the log.
 
-    Jobs that had ended before `since`, or were submitted after `to`, are not among the figures.
+    Jobs that had ended before that are not among the figures.
     """
-    since, to = max(log.begin, since or log.begin), min(log.end, to or log.end)
+    since, to = max(log.begin, since or log.begin), log.end
     assumed = list(log.assumptions)
     again = _simulated("again", log, None, since, to, progress)
     changed = _simulated("changed", log, policy, since, to, progress)

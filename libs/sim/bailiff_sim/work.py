@@ -15,8 +15,8 @@ class Work:
     """
 
     __slots__ = (
-        "_gpus", "attempt", "failed", "base", "done", "finished", "held", "lost", "outcome", "overhead", "reported", "running", "safe",
-        "since", "size", "starts", "version",
+        "_gpus", "attempt", "base", "done", "failed", "finished", "held", "lost", "outcome", "overhead", "reported", "running",
+        "safe", "since", "size", "starts", "version",
     )  # fmt: skip
 
     def __init__(self, outcome: Outcome, gpus: list[int]) -> None:

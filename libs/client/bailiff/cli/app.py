@@ -23,6 +23,7 @@ from . import (
     pool,
     project,
     submit,
+    what_if,
 )
 from .session import guarded
 
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, doctor, notify, admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, what_if, audit, doctor, notify, admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

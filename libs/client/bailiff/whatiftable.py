@@ -1,0 +1,80 @@
+"""`bailiff what-if`, for people: what differs, for whom, how sure that is, and what was assumed."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .eventline import plain
+from .tables import table
+
+RUNS = ("recorded", "again", "changed")
+COLUMNS = ("", "recorded", "simulated", "other policy")
+
+
+def what_if_table(found: dict[str, Any]) -> RenderableType:
+    """Everything that `-o json` says, but for what only programs want."""
+    parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold"), "", _totals(found), ""]
+    parts += [Text("hours waited, on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
+    for key, title in (("helped", "helped most"), ("hurt", "hurt most")):
+        parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  nobody", "dim"), ""]
+    parts += [_trust(found["same_policy"]), "", Text("Assumed:", "bold")]
+    parts += [Text(f"  • {plain(sentence)}") for sentence in found["assumed"]]
+    return Group(*parts)
+
+
+def _totals(found: dict[str, Any]) -> RenderableType:
+    runs = {run["label"]: run for run in found["runs"]}
+    shown = table(*COLUMNS, right=COLUMNS[1:])
+    for name, of in (
+        ("hours waited, mean", lambda run: _number(run["waiting"].get("all", {}).get("mean", 0.0))),
+        ("hours waited, p95", lambda run: _number(run["waiting"].get("all", {}).get("p95", 0.0))),
+        ("attempts that ended early", lambda run: str(run["evictions"])),
+        ("GPU-hours lost", lambda run: _number(run["gpu_hours"]["lost"])),
+        ("GPU-hours of work", lambda run: _number(run["gpu_hours"]["work"])),
+        ("utilisation", lambda run: f"{100 * run['utilisation']:.1f} %"),
+        ("fairness (Jain)", lambda run: "-" if run["fairness"]["jain"] is None else f"{run['fairness']['jain']:.3f}"),
+        ("jobs ended", lambda run: str(run["ended"])),
+    ):
+        shown.add_row(name, *(of(runs[label]) for label in RUNS))
+    return shown
+
+
+def _groups(groups: dict[str, Any]) -> RenderableType:
+    shown = table("", "jobs", *COLUMNS[1:], right=("jobs", *COLUMNS[1:]))
+    for key, runs in groups.items():
+        cells = [
+            f"{_number(runs[label]['waited_mean'])} · {runs[label]['evictions']} · {_number(runs[label]['gpu_hours_lost'])}"
+            for label in RUNS
+        ]
+        shown.add_row(plain(key), str(runs["again"]["jobs"]), *cells)
+    return shown
+
+
+def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
+    shown = table(
+        "JOB", "PROJECT", "CLASS", "GPUS", "HOURS", "WAITED", "EVICTIONS", right=("GPUS", "HOURS", "WAITED", "EVICTIONS")
+    )
+    for job in jobs:
+        waited = " → ".join(_number(each) for each in job["waited_hours"])
+        evictions = " → ".join(str(each) for each in job["evictions"])
+        shown.add_row(
+            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}", f"{job['hours']:+.2f}", waited,
+            evictions,
+        )  # fmt: skip
+    return shown
+
+
+def _trust(same: dict[str, Any]) -> Text:
+    alike = same["waits_alike"]
+    return Text(
+        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as long (within "
+        f"1 s), the others up to {same['largest_difference_of_a_wait_s']:.0f} s longer or shorter; {same['evictions_again']} evictions "
+        f"instead of {same['evictions_recorded']}, for {same['jobs_with_other_evictions']} jobs another number of them; "
+        f"{same['gpu_hours_lost_again']:.1f} GPU-hours lost instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the "
+        "last two columns that are smaller than this mean nothing."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"
