@@ -59,20 +59,21 @@ def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
         waited = " → ".join(_number(each) for each in job["waited_hours"])
         evictions = " → ".join(str(each) for each in job["evictions"])
         shown.add_row(
-            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}", f"{job['hours']:+.2f}", waited,
-            evictions,
+            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+            waited, evictions,
         )  # fmt: skip
     return shown
 
 
 def _trust(same: dict[str, Any]) -> Text:
-    alike = same["waits_alike"]
+    alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
+    others = f", the others up to {largest:.0f} s more or less" if alike < same["jobs"] else ""
     return Text(
-        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as long (within "
-        f"1 s), the others up to {same['largest_difference_of_a_wait_s']:.0f} s longer or shorter; {same['evictions_again']} evictions "
-        f"instead of {same['evictions_recorded']}, for {same['jobs_with_other_evictions']} jobs another number of them; "
-        f"{same['gpu_hours_lost_again']:.1f} GPU-hours lost instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the "
-        "last two columns that are smaller than this mean nothing."
+        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
+        f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
+        f"{same['jobs_with_other_evictions']} jobs another number of them; {same['gpu_hours_lost_again']:.1f} GPU-hours lost "
+        f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
+        "mean nothing."
     )
 
 

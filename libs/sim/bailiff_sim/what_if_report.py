@@ -27,7 +27,6 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
     """The page. said: what `compared` made of it, with `pool` and `policy` for the title."""
     title = f"{said['pool']} under {said['policy']}"
     runs = {run["label"]: run for run in said["runs"]}
-    same = said["same_policy"]
     totals = [
         ("hours waited, mean", *(_figure(runs[label]["waiting"].get("all", {}).get("mean", 0.0)) for label in NAMES)),
         ("hours waited, 95th percentile", *(_figure(runs[label]["waiting"].get("all", {}).get("p95", 0.0)) for label in NAMES)),
@@ -36,10 +35,7 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
         ("utilisation", *(f"{100 * runs[label]['utilisation']:.1f} %" for label in NAMES)),
         ("fairness (Jain)", *(_figure(runs[label]["fairness"]["jain"] or 0.0) for label in NAMES)),
     ]
-    groups = [
-        (key, *(f"{_figure(of[label]['waited_mean'])} / {of[label]['evictions']} / {_figure(of[label]['gpu_hours_lost'])}" for label in NAMES))
-        for key, of in said["groups"].items()
-    ]  # fmt: skip
+    groups = [(key, *(_three(of[label]) for label in NAMES)) for key, of in said["groups"].items()]
     jobs = [
         (job["job"], job["project"], job["class"], f"{job['gpus']:g}", f"{job['hours']:+.2f}", _change(job["waited_hours"]),
          _change(job["evictions"]))
@@ -56,13 +52,23 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
         "<h2>Helped and hurt most</h2><p>Hours less or more of waiting, and of work done again; simulated → other policy.</p>",
         _table(("job", "project", "class", "GPUs", "hours", "waited", "evictions"), jobs),
         "<h2>How far to trust it</h2>",
-        f"<p>Where nothing is changed, {same['waits_alike']} of {same['jobs']} jobs wait as long as they did (within 1 s), the others "
-        f"differ by up to {same['largest_difference_of_a_wait_s']:.0f} s; {same['evictions_again']} evictions instead of "
-        f"{same['evictions_recorded']}; {_figure(same['gpu_hours_lost_again'])} GPU-hours lost instead of "
-        f"{_figure(same['gpu_hours_lost_recorded'])}.</p>",
+        f"<p>{escape(_trust(said['same_policy']))}</p>",
         "<h2>Assumed</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumed"]), "</ul>",
     ]  # fmt: skip
     return f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>{''.join(parts)}\n"
+
+
+def _three(of: Mapping[str, float]) -> str:
+    return f"{_figure(of['waited_mean'])} / {of['evictions']} / {_figure(of['gpu_hours_lost'])}"
+
+
+def _trust(same: Mapping[str, Any]) -> str:
+    return (
+        f"Where nothing is changed, {same['waits_alike']} of {same['jobs']} jobs wait as long as they did (within 1 s), the "
+        f"others differ by up to {same['largest_difference_of_a_wait_s']:.0f} s; {same['evictions_again']} evictions instead of "
+        f"{same['evictions_recorded']}; {_figure(same['gpu_hours_lost_again'])} GPU-hours lost instead of "
+        f"{_figure(same['gpu_hours_lost_recorded'])}."
+    )
 
 
 def _over_time(found: WhatIf, what: str) -> str:

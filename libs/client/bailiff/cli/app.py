@@ -43,7 +43,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, what_if, audit, doctor, notify, admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, what_if, audit, doctor, notify,
+    admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

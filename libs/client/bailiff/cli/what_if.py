@@ -41,8 +41,8 @@ async def what_if(
 ) -> None:
     """What would have differed under another policy: waits, evictions, work lost, by project and class, and for which jobs.
 
-    The log is read whole. Its arrivals, failures, requests by hand and run times are simulated twice: under the policies that were
-    in force, which shows how far the simulation is from what happened, and under the other one. Nothing is sent to anybody.
+    The log is read whole. Its arrivals, failures, requests by hand and run times are simulated twice: under the policies that
+    were in force, which shows how far the simulation is from what happened, and under the other one. Nothing is sent to anybody.
     """
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
