@@ -24,19 +24,17 @@ def what_if_table(found: dict[str, Any]) -> RenderableType:
 
 
 def _totals(found: dict[str, Any]) -> RenderableType:
-    runs = {run["label"]: run for run in found["runs"]}
+    runs = [next(run for run in found["runs"] if run["label"] == label) for label in RUNS]
+    fair = [run["fairness"]["jain"] for run in runs]
     shown = table(*COLUMNS, right=COLUMNS[1:])
-    for name, of in (
-        ("hours waited, mean", lambda run: _number(run["waiting"].get("all", {}).get("mean", 0.0))),
-        ("hours waited, p95", lambda run: _number(run["waiting"].get("all", {}).get("p95", 0.0))),
-        ("attempts that ended early", lambda run: str(run["evictions"])),
-        ("GPU-hours lost", lambda run: _number(run["gpu_hours"]["lost"])),
-        ("GPU-hours of work", lambda run: _number(run["gpu_hours"]["work"])),
-        ("utilisation", lambda run: f"{100 * run['utilisation']:.1f} %"),
-        ("fairness (Jain)", lambda run: "-" if run["fairness"]["jain"] is None else f"{run['fairness']['jain']:.3f}"),
-        ("jobs ended", lambda run: str(run["ended"])),
-    ):
-        shown.add_row(name, *(of(runs[label]) for label in RUNS))
+    shown.add_row("hours waited, mean", *(_number(run["waiting"].get("all", {}).get("mean", 0.0)) for run in runs))
+    shown.add_row("hours waited, p95", *(_number(run["waiting"].get("all", {}).get("p95", 0.0)) for run in runs))
+    shown.add_row("attempts that ended early", *(str(run["evictions"]) for run in runs))
+    shown.add_row("GPU-hours lost", *(_number(run["gpu_hours"]["lost"]) for run in runs))
+    shown.add_row("GPU-hours of work", *(_number(run["gpu_hours"]["work"]) for run in runs))
+    shown.add_row("utilisation", *(f"{100 * run['utilisation']:.1f} %" for run in runs))
+    shown.add_row("fairness (Jain)", *("-" if each is None else f"{each:.3f}" for each in fair))
+    shown.add_row("jobs ended", *(str(run["ended"]) for run in runs))
     return shown
 
 

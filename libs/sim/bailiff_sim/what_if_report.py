@@ -7,7 +7,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from .metrics import HOUR, Run, Series
@@ -107,7 +106,7 @@ def _axes(across: str, up: str) -> tuple[Figure, Any]:
 def _svg(figure: Figure) -> str:
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "bailiff", "svg.fonttype": "none"}):  # the same each time
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
