@@ -22,6 +22,7 @@ from . import (
     policy,
     pool,
     project,
+    simulate,
     submit,
 )
 from .session import guarded
@@ -42,7 +43,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, doctor, notify, admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, simulate, policy, events, explain, audit, doctor, notify,
+    admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)
