@@ -8,7 +8,7 @@ from rich.text import Text
 from .eventline import plain
 from .tables import table
 
-RUNS = ("recorded", "again", "changed")
+RUNS = ("recorded", "simulated", "other")
 COLUMNS = ("", "recorded", "simulated", "other policy")
 
 
@@ -18,7 +18,7 @@ def what_if_table(found: dict[str, Any]) -> RenderableType:
     parts += [Text("hours waited, on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
     for key, title in (("helped", "helped most"), ("hurt", "hurt most")):
         parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  nobody", "dim"), ""]
-    parts += [_trust(found["same_policy"]), "", Text("Assumed:", "bold")]
+    parts += [Text(found["trust"]), "", Text("Assumed:", "bold")]
     parts += [Text(f"  • {plain(sentence)}") for sentence in found["assumed"]]
     return Group(*parts)
 
@@ -45,7 +45,7 @@ def _groups(groups: dict[str, Any]) -> RenderableType:
             f"{_number(runs[label]['waited_mean'])} · {runs[label]['evictions']} · {_number(runs[label]['gpu_hours_lost'])}"
             for label in RUNS
         ]
-        shown.add_row(plain(key), str(runs["again"]["jobs"]), *cells)
+        shown.add_row(plain(key), str(runs["simulated"]["jobs"]), *cells)
     return shown
 
 
@@ -61,18 +61,6 @@ def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
             waited, evictions,
         )  # fmt: skip
     return shown
-
-
-def _trust(same: dict[str, Any]) -> Text:
-    alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
-    others = f", the others up to {largest:.0f} s more or less" if alike < same["jobs"] else ""
-    return Text(
-        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
-        f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
-        f"{same['jobs_with_other_evictions']} jobs another number of them; {same['gpu_hours_lost_again']:.1f} GPU-hours lost "
-        f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
-        "mean nothing."
-    )
 
 
 def _number(value: float) -> str:

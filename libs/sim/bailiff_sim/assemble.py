@@ -29,8 +29,9 @@ class Choices:
 
     compress: gaps between arrivals are divided by this, in thousandths. first: so many jobs only. skip: of the trace's
     beginning; length: of what follows. tiers: the priority class of each of the trace's own words. mix: shares of classes, in
-    percent, dealt by chance over jobs that have no tier. mtbf: mean time between failures of one machine. quotas: whose daily
-    quotas the projects have.
+    percent, dealt by chance over jobs that have no tier. mtbf: mean time between failures of one machine. retry: the shortest
+    `selection_backoff` that a policy has here: a live pool asks every minute whether somebody can leave by now, and in months
+    of that nearly all is refusals. quotas: whose daily quotas the projects have.
     """
 
     compress: int = 1000
@@ -43,6 +44,7 @@ class Choices:
     save_time: int | None = 30 * SECOND
     restart_cost: int = MINUTE
     mtbf: int | None = None
+    retry: int = 10 * MINUTE
     quotas: str = ""
 
     def as_json(self) -> dict[str, object]:

@@ -129,6 +129,9 @@ def _of_policy(
     sink: Callable[[str, int], Sink] | None,
 ) -> Run:
     began = time.process_time()
+    if policy.preemption.selection_backoff < ask.choices.retry:
+        patient = policy.preemption.model_copy(update={"selection_backoff": ask.choices.retry})
+        policy = policy.model_copy(update={"preemption": patient})
     if ask.choices.quotas:
         workload, policy = with_daily_quotas(workload, policy)
     into = sink(label, seed) if sink is not None else None

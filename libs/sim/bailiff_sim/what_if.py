@@ -7,6 +7,7 @@ is from `recorded` says how far to trust the third, `changed`, which is the same
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import Any
 
 from bailiff_core.model.policy import Policy
 
@@ -44,8 +45,8 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     """
     since, to = max(log.begin, since or log.begin), log.end
     assumed = list(log.assumptions)
-    again = _simulated("again", log, None, since, to, progress)
-    changed = _simulated("changed", log, policy, since, to, progress)
+    again = _simulated("simulated", log, None, since, to, progress)
+    changed = _simulated("other", log, policy, since, to, progress)
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
         assumed.append(f"{len(later)} changes of the policy after that moment do not take place under the other policy")
@@ -60,8 +61,9 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
 
 def compared(found: WhatIf) -> dict[str, object]:
     """All of it as JSON: hours, GPU-hours, and seconds where the name says so."""
+    same = same_policy(found)
     return {
-        "from": found.since, "to": found.to, "assumed": list(found.assumed), "same_policy": same_policy(found),
+        "from": found.since, "to": found.to, "assumed": list(found.assumed), "same_policy": same, "trust": trust(same),
         "runs": [{"label": run.label, **metrics(run)} for run in found.runs],
         "groups": groups(found), "helped": moved(found, -1), "hurt": moved(found, 1),
     }  # fmt: skip
@@ -83,6 +85,19 @@ def same_policy(found: WhatIf) -> dict[str, object]:
         "gpu_hours_lost_recorded": sum(_lost(there) for there, _ in pairs),
         "gpu_hours_lost_again": sum(_lost(here) for _, here in pairs),
     }
+
+
+def trust(same: Mapping[str, Any]) -> str:
+    """How far the simulation is from what happened, in words."""
+    alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
+    others = f", the others up to {largest:.0f} s more or less" if alike < same["jobs"] else ""
+    return (
+        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
+        f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
+        f"{same['jobs_with_other_evictions']} jobs another number of them; {same['gpu_hours_lost_again']:.1f} GPU-hours lost "
+        f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
+        "mean nothing."
+    )
 
 
 def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:

@@ -22,6 +22,7 @@ from . import (
     policy,
     pool,
     project,
+    simulate,
     submit,
     what_if,
 )
@@ -43,8 +44,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, what_if, audit, doctor, notify,
-    admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, simulate, policy, events, explain, what_if, audit, doctor,
+    notify, admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

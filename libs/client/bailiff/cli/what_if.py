@@ -104,7 +104,7 @@ async def _records(source: Source) -> AsyncIterator[Record]:
 
 
 def _told(bars: Progress) -> Callable[[str, int, int], None]:
-    tasks = {label: bars.add_task(text, total=None) for label, text in (("again", "as it was"), ("changed", "the other policy"))}
+    tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
     return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)
 
 

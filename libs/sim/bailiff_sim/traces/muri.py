@@ -11,7 +11,7 @@ MILLISECOND = 1_000
 TIERS = {"guaranteed": "inference", "opportunistic": "train"}
 WORDS = {"0": "guaranteed", "1": "opportunistic"}
 COLUMNS = ("job_id", "num_gpu", "submit_time", "duration", "priority")
-CLUSTERS = {"trace1": "10x8", "trace2": "50x8", "trace3": "8x8", "trace4": "20x8"}
+CLUSTERS = {"trace1": "40x8", "trace2": "64x8", "trace3": "32x8", "trace4": "64x8"}
 NOTES = ("its priorities are synthetic",)
 
 
