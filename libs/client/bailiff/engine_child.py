@@ -36,7 +36,7 @@ def main(wheel: str, *folders: str) -> dict[str, Any]:
     """All of stdin; what was found."""
     sys.path[:0] = [wheel]
     sys.path += folders
-    sys.meta_path.insert(0, OnlyTheWheel())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, OnlyTheWheel())
     spec = importlib.util.spec_from_file_location("deciding", Path(__file__).with_name("deciding.py"))
     assert spec is not None
     assert spec.loader is not None
