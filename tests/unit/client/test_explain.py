@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
 
+from bailiff import explaining
 from bailiff.problem import ExitCode
 from bailiff_core.records import facts
 
@@ -88,13 +89,11 @@ def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
 
 
 def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bailiff.cli import explain as command
-
     for number in range(50):
         scribe.submit(f"other-{number}", gpus=8)
     decoded: list[object] = []
-    decode = command.decode
-    monkeypatch.setattr(command, "decode", lambda wire: decoded.append(wire) or decode(wire))
+    decode = explaining.decode
+    monkeypatch.setattr(explaining, "decode", lambda wire: decoded.append(wire) or decode(wire))
     assert bailiff("explain", "train-8").exit_code == ExitCode.DONE
     assert 0 < len(decoded) < len(scribe.records) // 3
 
