@@ -15,7 +15,7 @@ from bailiff_bus import engines
 from bailiff_bus.port import Message
 from bailiff_bus.walk import Verification, Walk
 from bailiff_core.records import Wire
-from bailiff_core.records.facts import WriterStarted
+from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
 from bailiff_core.records.wire import UnreadableRecord, decode, time_text
 
 from .deciding import Deciding
@@ -24,6 +24,9 @@ from .engine_process import EngineProcess
 from .moments import Point
 
 STARTED = WriterStarted.type_name().encode()
+# Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
+# state, so that deciding can only begin at one of these.
+AFRESH = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
 Read = Callable[[], AsyncIterable[Message]]
 
 
@@ -48,7 +51,8 @@ class EngineUsed(TypedDict):
 class Replayed(TypedDict):
     """What `bailiff audit replay` found. `ok` is false where `difference` or `error` says why.
 
-    from_seq, to_seq: what was decided again, whole turns; what stands before was folded. records: of the log so far.
+    from_seq, to_seq: what was decided again, whole turns; what stands before was folded. It may begin before what was asked for,
+    at the last turn before it in which room came free. records: of the log so far.
     """
 
     domain: str
@@ -145,30 +149,32 @@ async def replay(
 
 async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
     walk, found = Walk(domain), Survey()
-    turn_began, turn_over = 0, True
+    asked, turn_began, turn_over, afresh = False, 0, True, 0
     async for message in messages:
         wire = walk.judge(message)
         if wire is None:
             continue
         seq, said = walk.head.next_seq - 1, dict(wire.headers)
-        starts = said.get("ce_type") == STARTED
-        if turn_over or starts:
-            if found.begin >= 0 and _after(to, seq, walk.head.time):
+        kind = said.get("ce_type")
+        if turn_over or kind == STARTED:
+            if asked and _after(to, seq, walk.head.time):
                 break
+            if asked and found.begin < 0:
+                found.begin = afresh
             turn_began = seq
-        if found.begin < 0 and not _before(from_, seq, walk.head.time):
-            found.begin = turn_began
-        if starts:
+        if kind in AFRESH and found.begin < 0:
+            afresh = turn_began
+        asked = asked or not _before(from_, seq, walk.head.time)
+        if kind == STARTED:
             try:
                 found.parts.append(_part(seq, wire))
             except UnreadableRecord as error:
                 found.unreadable = str(error)
                 break
         turn_over = said.get("ce_turnend") == b"true"
-        found.records = found.end = seq
-        found.records += 1
+        found.end, found.records = seq, seq + 1
     if found.begin < 0:
-        found.begin = found.records
+        found.begin = afresh if asked else found.records
     found.verification = walk.verification()
     found.orphans = sum(walk.kinds.values())
     return found
