@@ -61,7 +61,7 @@ def compared(found: Sequence[Mapping[str, object]]) -> Table:
     several = len({each["seed"] for each in found}) > 1
     head = [
         "scheduler", *(["seed"] if several else []), "wait mean", "wait p95", "JCT mean", "slowdown p95", "evictions",
-        "GPU-h lost", "goodput", "utilisation", "large gangs p95", "Jain", "not ended",
+        "GPU-h lost", "goodput", "used", "large gangs p95", "Jain", "not ended",
     ]  # fmt: skip
     rows = []
     for each in found:

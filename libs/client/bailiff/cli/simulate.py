@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.console import Group
 from rich.table import Table
 
 from bailiff import simulating
@@ -125,7 +126,13 @@ async def simulate(
         simulating.write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
     for note in notes:
         session.say(note, "dim")
-    session.show({"runs": data, "manifest": json.loads(told)}, lambda: _table(simulator("report").compared(data)))
+    tables = simulator("report")
+    session.show(
+        {"runs": data, "manifest": json.loads(told)},
+        lambda: Group(
+            _table(tables.compared(data)), _table(tables.by_key(data, "waiting", "class "), "How long each class waits")
+        ),
+    )
     for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
         if path is not None:
             session.say(f"{what}: {path}")
@@ -170,11 +177,11 @@ def _notes(ask: Any) -> list[str]:
     return notes
 
 
-def _table(told: tuple[list[str], list[list[str]]]) -> Table:
+def _table(told: tuple[list[str], list[list[str]]], title: str | None = None) -> Table:
     head, rows = told
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for at, name in enumerate(head):
-        table.add_column(name, justify="left" if at == 0 else "right", overflow="fold")
+        table.add_column(name, justify="left" if at == 0 else "right", no_wrap=at == 0)
     for row in rows:
         table.add_row(*row)
     return table
