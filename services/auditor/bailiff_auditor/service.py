@@ -22,6 +22,7 @@ from .alarms import Alarms, Told
 from .archiver import Archiver
 from .database import AWAY, connect, hold, migrate, migrations
 from .keeper import NotOurs, position_of
+from .logends import LogEnds
 from .sealer import Sealer
 from .settings import AuditorSettings
 from .usage import follow_usage
@@ -32,7 +33,7 @@ SECOND = 1_000_000
 
 
 class AuditorService:
-    """Archives every declared domain, with two connections for each. told: alarms that this process raised already."""
+    """Archives every declared domain, with two connections for each and one more. told: alarms that were raised already."""
 
     name = "auditor"
 
@@ -134,15 +135,20 @@ class AuditorService:
                 connection.terminate()
 
     async def _measure_lag(self) -> None:
-        while True:
-            await asyncio.sleep(LAG_EVERY)
-            with suppress(BusUnavailable):
-                spans = await self._bus.spans(topics.AUDIT.name)
-                for pool in self._pools:
-                    archiver = self._archivers.get(pool.name)
-                    if archiver is not None and pool.partition in spans:
-                        behind = spans[pool.partition].end - archiver.offset
-                        self._metrics.archive_lag.labels(pool.name).set(max(0, behind))
+        ends = LogEnds(self._connect)
+        try:
+            while True:
+                await asyncio.sleep(LAG_EVERY)
+                with suppress(BusUnavailable):
+                    spans = await self._bus.spans(topics.AUDIT.name)
+                    for pool in self._pools:
+                        archiver = self._archivers.get(pool.name)
+                        if archiver is not None and pool.partition in spans:
+                            behind = spans[pool.partition].end - archiver.offset
+                            self._metrics.archive_lag.labels(pool.name).set(max(0, behind))
+                    await ends.note({pool.name: spans[pool.partition].end for pool in self._pools if pool.partition in spans})
+        finally:
+            ends.close()
 
     async def _wait_for_postgres(self, pool: PoolDeclaration, failures: int, error: BaseException) -> None:
         why = str(error) or type(error).__name__
