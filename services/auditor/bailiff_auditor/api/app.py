@@ -8,10 +8,10 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from bailiff_bus.metrics import Metrics
 
-from . import events, evictions, jobs, pools, problems, records
+from . import events, evictions, gpus, jobs, pools, problems, projects, rawlog, records, timelines
 from .archive import Archive
 from .door import Door
-from .parameters import only_known_parameters
+from .parameters import PREFIX, only_known_parameters
 
 VERSION = "1"
 GZIP_FROM = 4096
@@ -33,13 +33,14 @@ TAGS = {
 
 def application(archive: Archive | None, streams: events.Streams | None, metrics: Metrics, token: str | None = None) -> FastAPI:
     """archive, streams: none where only the description is wanted."""
-    app = FastAPI(title=TITLE, version=VERSION, description=ABOUT, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None)
+    at = f"{PREFIX}/openapi.json"
+    app = FastAPI(title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None)
     app.state.archive, app.state.streams = archive, streams
     faults: dict[int | str, dict[str, Any]] = {
         code: {"model": problems.ProblemDetails, "description": problems.TITLES[code]} for code in (400, 404, 503)
     }
-    root = APIRouter(prefix="/v1", dependencies=[Depends(only_known_parameters)], responses=faults)
-    for room in (pools, jobs, evictions, records, events):
+    root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=faults)
+    for room in (pools, gpus, projects, jobs, evictions, timelines, records, rawlog, events):
         root.include_router(room.router)
     app.include_router(root)
     problems.register(app)

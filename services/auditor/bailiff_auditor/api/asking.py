@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from asyncpg import Connection, Record
@@ -56,7 +56,7 @@ class Listing:
     select: str
     key: Mapping[str, str]
     shape: Callable[[Record], dict[str, Any]] = dict
-    ascending: bool = False
+    order: Literal["asc", "desc"] = "desc"
 
 
 @dataclass
@@ -75,15 +75,16 @@ class Reading:
     async def page(self, listing: Listing, where: Where, paging: Paging, fingerprint: str) -> Answer:
         """One page of a list."""
         columns = ", ".join(listing.key.values())
-        mark = hashlib.sha256(f"{listing.name}|{paging.order}|{fingerprint}".encode()).hexdigest()[:12]
+        order = paging.order or listing.order
+        mark = hashlib.sha256(f"{listing.name}|{order}|{fingerprint}".encode()).hexdigest()[:12]
         if paging.cursor is not None:
             after = read_cursor(paging.cursor, mark, len(listing.key))
             places = ", ".join(f"${number}" for number in range(len(where.values) + 1, len(where.values) + 1 + len(after)))
             where.values += after
-            where.plain(f"({columns}) {'<' if paging.order == 'desc' else '>'} ({places})")
-        order = ", ".join(f"{column} {paging.order}" for column in listing.key.values())
+            where.plain(f"({columns}) {'<' if order == 'desc' else '>'} ({places})")
+        by = ", ".join(f"{column} {order}" for column in listing.key.values())
         where.values.append(paging.limit + 1)
-        rows = await self.fetch(f"{listing.select} WHERE {where.text} ORDER BY {order} LIMIT ${len(where.values)}", *where.values)
+        rows = await self.fetch(f"{listing.select} WHERE {where.text} ORDER BY {by} LIMIT ${len(where.values)}", *where.values)
         more = len(rows) > paging.limit
         del rows[paging.limit :]
         after = [rows[-1][name] for name in listing.key] if more else []

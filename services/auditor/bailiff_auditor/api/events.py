@@ -117,28 +117,32 @@ def _places(parameter: str, text: str, ends: dict[str, int]) -> dict[str, int]:
 
 
 class Streams:
-    """How many there are. most: at a time; heartbeat: seconds."""
+    """Those that run. most: at a time; heartbeat: seconds."""
 
     def __init__(self, most: int, heartbeat: float) -> None:
         self.most, self.heartbeat = most, heartbeat
-        self.open = 0
+        self.running: list[EventStream] = []
 
 
 class EventStream(Response):
-    """One stream: reads a page, sends it, and reads the next one when it is gone. places: the next record, by domain."""
+    """One stream: reads a page, sends it, and reads the next one when it is gone. places: the next record, by domain.
+
+    sent: so many records were handed over to be sent.
+    """
 
     media_type = "text/event-stream"
 
     def __init__(self, streams: Streams, archive: Archive, ids: dict[str, int], places: dict[str, int], wanted: Wanted) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=self.media_type)
         del self.headers["content-length"]
-        if streams.open >= streams.most:
+        if len(streams.running) >= streams.most:
             raise Busy(f"there are {streams.most} streams already, as many as this interface is set to keep")
         self._streams, self._archive, self._ids, self._places, self._wanted = streams, archive, ids, places, wanted
+        self.sent = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the reader leaves, or is stuck, or the service stops."""
-        self._streams.open += 1
+        self._streams.running.append(self)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope.get("bailiff.head_only"):
@@ -147,7 +151,7 @@ class EventStream(Response):
             with suppress(TimeoutError):
                 await until_first(self._send_all(send), _gone(receive))
         finally:
-            self._streams.open -= 1
+            self._streams.running.remove(self)
 
     async def _send_all(self, send: Send) -> None:
         async for piece in self._pieces():
@@ -195,6 +199,7 @@ class EventStream(Response):
 
     def _event(self, name: str, row: Record) -> bytes:
         self._places[name] = row["seq"] + 1
+        self.sent += 1
         data = orjson.dumps(told(row), option=JSON_OPTIONS)
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self._id().encode(), row["type"].encode(), data)
 

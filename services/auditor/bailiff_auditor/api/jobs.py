@@ -128,7 +128,7 @@ ATTEMPTS = Listing(
     _attempt,
 )
 WAITS = """LEFT JOIN LATERAL (SELECT r.seq, r.time, r.value FROM records r WHERE r.domain = j.domain AND r.job = j.job
-    AND r.seq > j.submitted_seq AND r.type = 'JobWaits' ORDER BY r.seq DESC LIMIT 1) w ON true"""
+    AND r.seq > j.submitted_seq AND r.type LIKE 'JobWaits.%' ORDER BY r.seq DESC LIMIT 1) w ON true"""
 
 
 def _queued(row: Record) -> dict[str, Any]:
@@ -144,6 +144,7 @@ QUEUE = Listing(
         FROM jobs j {WAITS}""",  # noqa: S608 - our own names
     {"submitted_seq": "j.submitted_seq", "job": "j.job"},
     _queued,
+    "asc",
 )
 
 

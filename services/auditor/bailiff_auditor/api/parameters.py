@@ -8,9 +8,10 @@ from pydantic import AfterValidator, BeforeValidator
 
 from .problems import Bad, Fault, shown
 
+PREFIX = "/v1"
 LARGEST = 2**63 - 1
 WITHOUT_NUL = r"^[^\x00]*$"
-ORDER_OF_TIME = "Newest first, or oldest first. What is archived meanwhile is neither repeated nor skipped."
+ORDER = "Default: newest first; nodes and the queue from the first. What is archived meanwhile is neither repeated nor skipped."
 
 
 def _moment(value: Any) -> Any:
@@ -65,7 +66,7 @@ class Paging:
         cursor: Annotated[
             str | None, Query(description="`next` of the page before, with the same other parameters.", max_length=2000)
         ] = None,
-        order: Annotated[Literal["desc", "asc"], Query(description=ORDER_OF_TIME)] = "desc",
+        order: Annotated[Literal["asc", "desc"] | None, Query(description=ORDER)] = None,
     ) -> None:
         self.limit, self.cursor, self.order = limit, cursor, order
 
@@ -73,9 +74,9 @@ class Paging:
 Pages = Annotated[Paging, Depends()]
 
 
-def only_known_parameters(request: Request) -> None:
+async def only_known_parameters(request: Request) -> None:
     """Refuse what would be passed over: a filter with a slip of the pen would show too much."""
-    described = request.app.openapi()["paths"][request.scope["route"].path]["get"]
+    described = request.app.openapi()["paths"][PREFIX + request.scope["route"].path]["get"]
     known = sorted(each["name"] for each in described.get("parameters", ()) if each["in"] == "query")
     unknown = [name for name in request.query_params if name not in known]
     if unknown:

@@ -39,7 +39,7 @@ class ApiService:
     def __init__(self, settings: ApiSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
         self._archive = Archive(settings.postgres.get_secret_value(), settings.api_connections, settings.api_statement_timeout_s)
-        self._streams = Streams(settings.api_streams, settings.api_heartbeat_s)
+        self.streams = Streams(settings.api_streams, settings.api_heartbeat_s)
         self._fault: str | None = "the archive has not been asked yet"
         self.address = ""
 
@@ -57,8 +57,9 @@ class ApiService:
             logger().warning("whoever reaches this address may read the archive: there is no BAILIFF_API_TOKEN", at=self.address)
         server = _Server(
             uvicorn.Config(
-                application(self._archive, self._streams, self._metrics, token), lifespan="off", log_config=None,
-                access_log=False, server_header=False, limit_concurrency=told.api_streams + OTHERS, timeout_graceful_shutdown=STREAMS_END_S,
+                application(self._archive, self.streams, self._metrics, token), lifespan="off", log_config=None,
+                access_log=False, server_header=False, limit_concurrency=told.api_streams + OTHERS,
+                timeout_graceful_shutdown=STREAMS_END_S,
                 ws="none",
             )
         )  # fmt: skip
@@ -86,5 +87,5 @@ class ApiService:
     async def _look(self) -> None:
         while True:
             self._fault = await self._archive.fault()
-            self._metrics.api_streams.set(self._streams.open)
+            self._metrics.api_streams.set(len(self.streams.running))
             await asyncio.sleep(LOOK_EVERY)
