@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -317,7 +318,7 @@ async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_stream
     ):
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
         host, port = api.service.address.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
         writer.write(b"GET /v1/events?from=start HTTP/1.1\r\nhost: x\r\n\r\n")
         async with api.stream("/events", **{"from": "start"}) as events:
             count = 0
@@ -329,7 +330,8 @@ async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_stream
             assert refused.status_code == 503
             assert "2 streams" in refused.json()["detail"]
         streams = api.service.streams
-        assert [stream.sent < len(wires) for stream in streams.running] == [True]  # it waits for its reader, with one page
+        await auditor.until("the other one is gone", lambda: len(streams.running) == 1)
+        assert streams.running[0].sent < len(wires) / 2  # it waits for its reader
         writer.close()
         await auditor.until("the place is free again", lambda: not streams.running)
 
@@ -387,9 +389,10 @@ async def test_a_problem_says_which_parameter_and_what_is_allowed(database: str,
 
 
 HOSTILE = (
-    "", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0", "-1",
-    "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}", "\r\nx: y", "١٢",
-    "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "WyJ4Il0", "pool-a:1", "pool-a:-2", ":", ",",
+    "", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0",
+    "-1", "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}",
+    "\r\nx: y", "١٢", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "WyJ4Il0", "pool-a:1",
+    "pool-a:-2", ":", ",",
 )  # fmt: skip
 
 
@@ -403,23 +406,19 @@ async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(dat
             parameters = operations["get"].get("parameters", [])
             places = {each["name"]: each["in"] for each in parameters}
             trials = [{name: value} for name in places for value in HOSTILE]
-            trials = dice.sample(trials, min(len(trials), 60)) + [
-                {name: dice.choice(HOSTILE) for name in places if dice.random() < 0.4} for _ in range(10)
+            trials = dice.sample(trials, min(len(trials), 20)) + [
+                {name: dice.choice(HOSTILE) for name in places if dice.random() < 0.4} for _ in range(4)
             ]
             for trial in trials:
-                in_path = {
-                    name: quote(trial.get(name, known.get(name, "")), safe="") for name in places if places[name] == "path"
-                }
-                asked = {name: value for name, value in trial.items() if places[name] == "query"}
-                headers = {name: value.encode().replace(b"\r\n", b"").replace(b"\0", b"") for name, value in trial.items()
-                           if places[name] == "header"}  # fmt: skip
-                where = path.format(**in_path)
-                if path.endswith("/events"):
-                    answer = await it.api.http.head(where, params=asked, headers=headers)
-                else:
-                    answer = await it.api.http.get(
-                        where, params={**asked, **({"wait": 0} if "wait" in places and "wait" not in asked else {})}
-                    )
+
+                def given(place: str, trial: dict[str, str] = trial, places: dict[str, str] = places) -> dict[str, str]:
+                    return {name: value for name, value in trial.items() if places[name] == place}
+
+                where = path.format(**{name: quote(value, safe="") for name, value in {**known, **given("path")}.items()})
+                headers = {name: re.sub(r"[\r\n\0]", "", value).strip().encode() for name, value in given("header").items()}
+                asked = {"wait": "0", **given("query")} if "wait" in places else given("query")
+                ask = it.api.http.head if path.endswith("/events") else it.api.http.get
+                answer = await ask(where, params=asked, headers=headers)
                 assert answer.status_code in (200, 400, 404), (answer.status_code, where, asked, answer.text)
                 if answer.status_code != 200 and not path.endswith("/events"):
                     assert answer.headers["content-type"] == "application/problem+json"

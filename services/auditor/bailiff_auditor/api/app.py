@@ -34,7 +34,9 @@ TAGS = {
 def application(archive: Archive | None, streams: events.Streams | None, metrics: Metrics, token: str | None = None) -> FastAPI:
     """archive, streams: none where only the description is wanted."""
     at = f"{PREFIX}/openapi.json"
-    app = FastAPI(title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=TITLE, version=VERSION, description=ABOUT, openapi_url=at, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     app.state.archive, app.state.streams = archive, streams
     faults: dict[int | str, dict[str, Any]] = {
         code: {"model": problems.ProblemDetails, "description": problems.TITLES[code]} for code in (400, 404, 503)

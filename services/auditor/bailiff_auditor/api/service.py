@@ -18,6 +18,7 @@ from .events import Streams
 from .settings import ApiSettings
 
 LOOK_EVERY = 2.0
+SEND_BUFFER = 128 * 1024
 STREAMS_END_S = 3
 OTHERS = 200  # connections beside the streams
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -52,7 +53,7 @@ class ApiService:
         told = self._settings
         listening = self._listen()
         await self._archive.open()
-        token = told.api_token.get_secret_value() if told.api_token is not None else None
+        token = told.api_token.get_secret_value() or None if told.api_token is not None else None
         if token is None and told.api_host not in LOOPBACK:
             logger().warning("whoever reaches this address may read the archive: there is no BAILIFF_API_TOKEN", at=self.address)
         server = _Server(
@@ -77,6 +78,7 @@ class ApiService:
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family, backlog=1024)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of each connection, with them all
         except OSError as error:
             text = f"the address {host}:{port} (BAILIFF_API_HOST, BAILIFF_API_PORT) cannot be used: {error.strerror or error}"
             raise MustStop(ExitCode.SETTINGS, text) from None
