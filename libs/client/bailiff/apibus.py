@@ -14,15 +14,15 @@ from typing import Any
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.messageline import from_line
-from bailiff_bus.messages import LogSealed, SealingKey
+from bailiff_bus.messages import MESSAGE_TYPES
 from bailiff_bus.port import Bus, Message, OffsetGone, Ownership, Producer, Reader, Span
 
 from .apilink import ApiLink, Unanswered
+from .problem import ExitCode, Problem
 
 WAIT_THERE = 10.0
 PAUSE = 0.5
 FIRST_PAGE, PAGE = 50, 1000  # often the first record is all that is wanted
-KINDS: Mapping[str, type[LogSealed | SealingKey]] = {"LogSealed": LogSealed, "SealingKey": SealingKey}
 
 
 class ApiBus:
@@ -37,6 +37,12 @@ class ApiBus:
         """What is archived; of other topics what Kafka holds."""
         if topic == topics.AUDIT.name:
             found = (await self._link.get("/domains"))["items"]
+            for each in found:
+                if each["first_seq"]:
+                    text = (
+                        f"the archive of {each['domain']} begins with record {each['first_seq']}: those before it were exported"
+                    )
+                    raise Problem(ExitCode.UNREADABLE, text, "read the log from Kafka: BAILIFF_API= bailiff …")
             self._domains = {each["partition"]: each["domain"] for each in found if each["next_seq"]}
             return {each["partition"]: Span(0, each["next_offset"]) for each in found if each["next_seq"]}
         if topic == topics.SEALS.name:
@@ -167,7 +173,7 @@ class _Seals:
             while True:
                 page = await self._link.get(f"/domains/{domain}/seals", order="asc", limit=PAGE, **cursor)
                 for each in page["items"]:
-                    body = KINDS[each["kind"]].model_validate_json(json.dumps(each["data"]))
+                    body = MESSAGE_TYPES[f"bailiff.{each['kind']}.v1"].model_validate_json(json.dumps(each["data"]))
                     headers, value = wrap(body, source="/bailiff/api", id=str(each["offset"]), domain=domain, time_us=0)
                     found.append(Message(topics.SEALS.name, 0, 0, 0, None, headers, value))
                 if page["next"] is None:

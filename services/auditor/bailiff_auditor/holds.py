@@ -21,6 +21,10 @@ Key = tuple[Any, ...]
 What = tuple[Any, ...]
 
 
+class AnotherLog(Exception):
+    """The log lost records that were stored, and has gone on as another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of one table: key columns, then those whose change ends a row and begins another."""
@@ -100,19 +104,22 @@ GPU_STATES = Table("gpu_states", ("node", "gpu"), ("id", "model", "state", "trou
 
 @dataclass
 class Holds:
-    """Both tables of one domain. after: the newest record that is stored."""
+    """Both tables of one domain. after, after_hash: the newest record that is stored. seq, hash: the newest that was folded."""
 
     domain: int
     after: int
+    after_hash: str = ""
     seq: int = -1
+    hash: str = ""
+    of_another_log: bool = False
     places: Spans = field(default_factory=lambda: Spans(HOLDS))
     states: Spans = field(default_factory=lambda: Spans(GPU_STATES))
 
     @classmethod
     async def load(cls, connection: Connection, domain: int) -> "Holds":
         """Where the database stands."""
-        found = await connection.fetchval("SELECT holds_seq FROM followed WHERE domain = $1", domain)
-        return cls(domain, -1 if found is None else found)
+        found = await connection.fetchrow("SELECT holds_seq, holds_hash FROM followed WHERE domain = $1", domain)
+        return cls(domain, -1) if found is None else cls(domain, found["holds_seq"], found["holds_hash"])
 
     def begin(self, pool: Pool) -> None:
         """The pool is what a snapshot says, of a record that is stored."""
@@ -128,7 +135,9 @@ class Holds:
             self.places.open.clear()
             self.states.open.clear()
         stored = record.seq <= self.after
-        self.seq = max(self.seq, record.seq)
+        self.seq, self.hash = record.seq, entry.hash
+        if record.seq == self.after and entry.hash != self.after_hash:
+            self.of_another_log = True
         data = record.data
         everyone = isinstance(data, facts.NodeLost)
         jobs: Iterable[str] = list(self.places.open) if everyone else jobs_of(record)
@@ -140,19 +149,29 @@ class Holds:
                 self._node(pool, pool.nodes[number], stored=stored)
 
     async def write(self, connection: Connection) -> None:
-        """What is due, with the position, in a transaction of its own."""
+        """What is due, with the position, in a transaction of its own. Raises `AnotherLog`, and then nothing is stored."""
+        if self.of_another_log:
+            await self.forget(connection)
         if self.seq <= self.after:
             return
-        seq = self.seq
+        seq, digest = self.seq, self.hash
         async with connection.transaction():
             await self.places.write(connection, self.domain)
             await self.states.write(connection, self.domain)
             await connection.execute(
-                """INSERT INTO followed (domain, holds_seq) VALUES ($1, $2)
-                   ON CONFLICT (domain) DO UPDATE SET holds_seq = excluded.holds_seq""",
-                self.domain, seq,
+                """INSERT INTO followed (domain, holds_seq, holds_hash) VALUES ($1, $2, $3)
+                   ON CONFLICT (domain) DO UPDATE SET holds_seq = excluded.holds_seq, holds_hash = excluded.holds_hash""",
+                self.domain, seq, digest,
             )  # fmt: skip
-        self.after = seq
+        self.after, self.after_hash = seq, digest
+
+    async def forget(self, connection: Connection) -> None:
+        """Drop all that is stored: the log is not the one any more that it is of. Raises `AnotherLog`."""
+        async with connection.transaction():
+            await connection.execute("DELETE FROM holds WHERE domain = $1", self.domain)
+            await connection.execute("DELETE FROM gpu_states WHERE domain = $1", self.domain)
+            await connection.execute("UPDATE followed SET holds_seq = -1, holds_hash = '' WHERE domain = $1", self.domain)
+        raise AnotherLog(f"who holds what was noted up to #{self.after} of a log that is not this one: noting it anew")
 
     def _job(self, pool: Pool, name: str, *, stored: bool) -> None:
         job = pool.jobs.get(name)

@@ -21,6 +21,7 @@ from bailiff_bus.view import StateDiverged
 from .alarms import Alarms, Told
 from .archiver import Archiver
 from .database import AWAY, connect, hold, migrate, migrations
+from .holds import AnotherLog
 from .keeper import NotOurs, position_of
 from .logends import LogEnds
 from .sealer import Sealer
@@ -128,7 +129,7 @@ class AuditorService:
             except StateDiverged as diverged:
                 await self._alarms.alarm(pool.name, "state-diverged", str(diverged))
                 await asyncio.Event().wait()  # the archive goes on; these figures cannot
-            except OffsetGone as gone:
+            except (OffsetGone, AnotherLog) as gone:
                 logger(domain=pool.name).warning("use over time: reading the log anew", why=str(gone))
                 await asyncio.sleep(LONGEST_PAUSE)
             finally:

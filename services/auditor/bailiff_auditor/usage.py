@@ -106,6 +106,8 @@ async def follow_usage(
             await asyncio.wait([catching_up], timeout=WAIT)
             await write()
         catching_up.result()
+        if view.pool.seq < holds.after:
+            await holds.forget(connection)
         while True:
             await write()
             await view.advance(WAIT)

@@ -19,9 +19,7 @@ from .problems import Missing, NotModified, bad
 
 Row = Mapping[str, Any]
 KEPT = {"cache-control": "private, no-cache"}  # ask again each time, with the ETag
-DOMAINS = """SELECT d.id, d.name, d.partition, d.identity, d.next_seq, d.next_offset, d.head_offset, d.head_hash, d.head_time,
-    d.epoch, d.broken, d.broken_since, d.written_at, d.seals_offset, coalesce(f.holds_seq, -1) AS holds_seq, f.log_end,
-    f.measured_at
+DOMAINS = """SELECT d.*, coalesce(f.holds_seq, -1) AS holds_seq, f.log_end, f.measured_at
     FROM domains d LEFT JOIN followed f ON f.domain = d.id"""
 
 

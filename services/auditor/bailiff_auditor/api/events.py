@@ -116,6 +116,10 @@ def _places(parameter: str, text: str, ends: dict[str, int]) -> dict[str, int]:
     return found
 
 
+class Shorter(Exception):
+    """The archive ends before what was sent: records were set aside. Whoever comes back is told where it ends now."""
+
+
 class Streams:
     """Those that run. most: at a time; heartbeat: seconds."""
 
@@ -148,7 +152,7 @@ class EventStream(Response):
             if scope.get("bailiff.head_only"):
                 await send({"type": "http.response.body", "body": b""})
                 return
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, Shorter):
                 await until_first(self._send_all(send), _gone(receive))
         finally:
             self._streams.running.remove(self)
@@ -185,6 +189,8 @@ class EventStream(Response):
         filtered = any((wanted.job, wanted.project, wanted.type))
         async with self._archive.reading() as connection:
             end = await connection.fetchval("SELECT next_seq FROM domains WHERE id = $1", where.values[0])
+            if end < place:
+                raise Shorter
             to = min(end, place + WINDOW) if filtered else end
             if place >= to:
                 return [], False

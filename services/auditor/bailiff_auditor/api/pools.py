@@ -20,6 +20,7 @@ class DomainItem(BaseModel):
     domain: str
     partition: int
     identity: str = Field(description="The hash of the log's first record.")
+    first_seq: int = Field(description="Where the archive begins: records before it were exported and taken out.")
     next_seq: int = Field(description="So many records are archived: those before this one.")
     next_offset: int
     head_hash: str
@@ -77,7 +78,8 @@ async def _domains(connection: Any, name: str | None) -> list[dict[str, Any]]:
     )  # fmt: skip
     return [
         {
-            "domain": row["name"], **{name: row[name] for name in same}, "ok": not row["broken"],
+            "domain": row["name"],
+            "first_seq": row.get("first_seq", 0), **{name: row[name] for name in same}, "ok": not row["broken"],
             "archived_at": row["written_at"],
             "behind": max(0, row["log_end"] - row["next_offset"]) if row["log_end"] is not None else None,
             "sealed": row["sealed"] or 0,

@@ -1,5 +1,6 @@
 """Errors as `application/problem+json` (RFC 9457): which parameter, what was found, what is allowed."""
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,7 +119,8 @@ def _database(_: Request, error: Exception) -> Response:
 
 
 def _ours(_: Request, error: Exception) -> Response:
-    logger().error(f"an error of the query interface: {type(error).__name__}: {error}")
+    said = "".join(traceback.format_exception(error))
+    logger().error(f"an error of the query interface: {type(error).__name__}: {error}", traceback=said)
     return problem(500, "please report it; the log of this service has more")
 
 

@@ -12,7 +12,7 @@ from bailiff_bus.messageline import as_line
 
 from . import parameters as given
 from .answers import Answer
-from .asking import Ask, Listing, Reading, in_domain
+from .asking import Ask, Listing, Reading, Where
 from .problems import bad
 from .waiting import until_archived
 
@@ -99,16 +99,26 @@ def _seal(row: Record) -> dict[str, Any]:
     return {"offset": row["offset"], "kind": row["kind"], "data": orjson.Fragment(row["data"])}
 
 
-SEALS = Listing(
-    "seals",
-    """SELECT s."offset", s.kind, s.data FROM (SELECT domain, "offset", 'LogSealed' AS kind, data FROM seals
-       UNION ALL SELECT domain, "offset", 'SealingKey', data FROM sealing_keys) s""",
-    {"offset": 's."offset"'},
-    _seal,
+def _listing(tables: dict[str, str]) -> Listing:
+    parts = [
+        f"SELECT domain, \"offset\", '{kind}' AS kind, data FROM {table} WHERE data IS NOT NULL"  # noqa: S608 - our own names
+        for table, kind in tables.items()
+    ]
+    select = f'SELECT s."offset", s.kind, s.data FROM ({" UNION ALL ".join(parts)}) s'  # noqa: S608 - our own names
+    return Listing("seals", select, {"offset": 's."offset"'}, _seal)
+
+
+SEALS = _listing({"seals": "LogSealed", "sealing_keys": "SealingKey"})
+ALL_SEALS = _listing(
+    {"seals": "LogSealed", "sealing_keys": "SealingKey", "branch_seals": "LogSealed", "branches": "SealsSetAside"}
 )
 
 
 @router.get("/domains/{domain}/seals", response_model=SealPage, summary="Seals")
 async def seals(ask: Asked, paging: given.Pages) -> Answer:
-    """The seals of the log and the keys that made them, as they were published."""
-    return await ask.page(SEALS, in_domain("s.domain"), paging)
+    """The seals of the log and the keys that made them, as they were published, and what was set aside after an accepted loss."""
+    async with ask.reading() as reading:
+        branched = await reading.connection.fetchval("SELECT to_regclass('branches') IS NOT NULL")
+        where = Where(reading.domain["id"])
+        where.plain("s.domain = $1")
+        return await reading.page(ALL_SEALS if branched else SEALS, where, paging, ask.fingerprint)

@@ -59,7 +59,7 @@ class ApiService:
         server = _Server(
             uvicorn.Config(
                 application(self._archive, self.streams, self._metrics, token), lifespan="off", log_config=None,
-                access_log=False, server_header=False, limit_concurrency=told.api_streams + OTHERS,
+                log_level="critical", access_log=False, server_header=False, limit_concurrency=told.api_streams + OTHERS,
                 timeout_graceful_shutdown=STREAMS_END_S,
                 ws="none",
             )

@@ -40,10 +40,11 @@ COMMENT ON COLUMN gpu_states.state IS 'ok, quarantined or unhealthy';
 CREATE TABLE followed (
     domain smallint PRIMARY KEY REFERENCES domains,
     holds_seq bigint NOT NULL DEFAULT -1,
+    holds_hash text NOT NULL DEFAULT '',
     log_end bigint,
     measured_at timestamptz
 );
-COMMENT ON COLUMN followed.holds_seq IS 'holds and gpu_states are as after this record';
+COMMENT ON COLUMN followed.holds_seq IS 'holds and gpu_states are as after this record, whose hash is holds_hash';
 COMMENT ON COLUMN followed.log_end IS 'the offset behind the last message of the log in Kafka, when it was last looked at';
 
 CREATE INDEX records_of_nodes ON records (domain, seq) WHERE type LIKE 'Node%' OR type LIKE 'Device%' OR type LIKE 'Drain%';
