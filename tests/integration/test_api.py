@@ -14,17 +14,23 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 from jsonschema import Draft202012Validator
-from tests.api_kit import Api, Event
+from tests.api_kit import PATIENCE_S, Api, Event
 from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import plain_log
 from tests.log_builder import MINUTE, SECOND, Story
 
 from bailiff.logfile import message_line
 from bailiff_auditor.api.archive import Archive
+from bailiff_auditor.database import connect
+from bailiff_auditor.holds import AnotherLog, Holds
+from bailiff_auditor.usage import follow_usage
+from bailiff_bus.log import Entry
 from bailiff_bus.messageline import as_line
+from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.explain import jobs_of
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
+from bailiff_core.records import Wire, decode
 from bailiff_devstack.postgres import EmbeddedPostgres
 
 
@@ -434,3 +440,66 @@ async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres
         private_postgres.start()
         await it.auditor.until("it is ready again", lambda: it.api.service.readiness()["archive"] is None)
         assert (await it.api.http.get("/v1/domains/pool-a/jobs")).status_code == 200
+
+
+# --- who holds what, followed on
+
+
+async def held(database: str) -> list[dict[str, Any]]:
+    rows = await query(database, "SELECT * FROM holds ORDER BY from_seq, job, task, kind")
+    return rows + await query(database, "SELECT * FROM gpu_states ORDER BY from_seq, node, gpu")
+
+
+def rows_after(wires: list[Wire]) -> int:
+    holds, pool = Holds(1, -1), Pool()
+    for wire in wires:
+        apply(pool, record := decode(wire))
+        holds.at(pool, Entry(record, wire, record.seq, 0, ""))
+    return len(holds.places.begun) + len(holds.states.begun)
+
+
+async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is_another(database: str, tmp_path: Path) -> None:
+    whole = played().wires
+
+    async def follow(wires: list[Wire], folder: str, stop: int | None = None) -> list[dict[str, Any]]:
+        log = Log()
+        log.append(wires[:stop])
+        async with Auditor(log, database, tmp_path / folder, usage_seconds=1).running() as auditor:
+
+            async def noted() -> bool:
+                if auditor.value("bailiff_archive_head_seq") != len(wires[:stop]) - 1:
+                    return False
+                rows = await query(database, "SELECT holds_seq FROM followed")
+                return [row["holds_seq"] for row in rows] == [len(wires[:stop]) - 1]
+
+            await auditor.until("it is noted", noted)
+        return await held(database)
+
+    await follow(whole, "one", 14)
+    assert await follow(whole, "one") == (rows := await follow(whole, "two"))
+    assert len(rows) == rows_after(whole)
+
+    # The log loses its end, and goes on as another one: what was noted of the lost part goes, whoever notices it.
+    other = played().resumed(14)
+    other.restart(after=SECOND)
+    for number in range(len(whole)):
+        other.submit(f"another-{number}", gpus=1)
+    log = Log()
+    log.append(other.wires)
+    connection = await connect(database, 10.0)
+    pool_a = PoolDeclaration(name="pool-a", partition=0)
+    work = lambda: follow_usage(log.cluster.client("x"), pool_a, 1, connection, SECOND, tmp_path / "two")  # noqa: E731
+    with pytest.raises(AnotherLog):
+        await work()
+    assert await held(database) == []
+    following = asyncio.create_task(work())
+    async with asyncio.timeout(PATIENCE_S):
+        while (await query(database, "SELECT holds_seq FROM followed"))[0]["holds_seq"] != len(other.wires) - 1:
+            await asyncio.sleep(0.02)
+            assert not following.done()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await connection.close()
+    rows = await held(database)
+    assert len(rows) == rows_after(other.wires)
+    assert "serve-1" not in {row.get("job") for row in rows}
