@@ -44,7 +44,7 @@ PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
 
 READ_BY = {
     "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "client"),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "rollup", "client"),
     "bailiff.job-specs": ("admission",),
     "bailiff.proposals": ("admission",),
     "bailiff.eviction-progress": ("admission",),
@@ -52,6 +52,7 @@ READ_BY = {
     "bailiff.node-reports": ("admission",),
     "bailiff.job-logs": ("client",),
     "bailiff.seals": ("auditor", "client"),
+    "bailiff.rollup-state": ("rollup",),
 }
 
 HEADERS = {
