@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from bailiff_bus.log import Entry
 from bailiff_core.explain.said import jobs_of
 from bailiff_core.model.amounts import UNLIMITED
 from bailiff_core.model.loss import held_gpu_milli
-from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.pool import Job, Pool
 from bailiff_core.protections import start_within
 from bailiff_core.queue.order import shares_now
 from bailiff_core.queue.tree import Tree
@@ -154,13 +155,10 @@ class Counting:
             waits_in=job.class_name if job.phase in ("pending", "reserved") else "",
             projects=tree.branches[tree.leaf_of(job.project)].path,
             gpu_milli=held_gpu_milli(pool, job, holding) if holding else 0,
-            whole=self._whole(pool, job, job.tasks),
+            whole=held_gpu_milli(pool, job, job.tasks) if job.tasks else 0,
             last_start=job.last_start,
             started=job.first_wait is not None,
         )
-
-    def _whole(self, pool: Pool, job: Job, tasks: list[Task]) -> int:
-        return held_gpu_milli(pool, job, tasks) if tasks else 0
 
     def _nodes(self, pool: Pool) -> None:
         usable = sum(
@@ -186,5 +184,5 @@ class Counting:
             figures.level("entitled", project, change=entitled.share)
 
 
-def _bound(amount: float) -> int | None:
+def _bound(amount: int | Fraction) -> int | None:
     return None if amount == UNLIMITED else int(amount)

@@ -57,7 +57,7 @@ class ProjectWindow(Document):
 
 
 class RollupWindow(MessageBody):
-    """One window of one domain, `begin` to `end`, µs on log time, aligned to UTC. complete: it is over; else as it stood at `end`.
+    """One window of one domain, `begin` to `end`, µs on log time, aligned to UTC. complete: it is over, else as of `end`.
 
     It follows from the records `first_seq` up to but not including `next_seq`, so that a window told twice says the same.
     evicted_again: how many of the jobs displaced for others (preempt, reclaim, consolidate) had come back from another
