@@ -11,7 +11,7 @@ from tests.log_builder import MINUTE, SECOND, Story
 
 from bailiff_bus.log import chained
 from bailiff_core.model.places import numbers
-from bailiff_core.records import ChainHead, Record, Wire, decode, decisions, facts
+from bailiff_core.records import ChainHead, Record, Wire, decisions, decode, facts
 from bailiff_core.victims.batch import select_batch
 
 LENGTHS = {"1m": 60_000_000, "1h": 3_600_000_000, "1d": 86_400_000_000}

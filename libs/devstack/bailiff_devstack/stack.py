@@ -31,7 +31,8 @@ SERVICES = {
     "node-agent": "bailiff_node_agent",
 }
 AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
-MODULES = {**SERVICES, AUDITOR: "bailiff_auditor"}
+ROLLUP = "rollup"  # the same, without anything of its own
+MODULES = {**SERVICES, AUDITOR: "bailiff_auditor", ROLLUP: "bailiff_rollup"}
 
 
 CANNOT_START = (
@@ -43,7 +44,7 @@ CANNOT_START = (
 class Plan:
     """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
 
-    archive: the auditor, too, with a PostgreSQL of its own.
+    archive: the auditor, too, with a PostgreSQL of its own. rollup: the live figures, too.
     """
 
     pools: Sequence[str] = ("pool-a",)
@@ -52,6 +53,7 @@ class Plan:
     env: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
     archive: bool = False
+    rollup: bool = False
 
 
 class Stack:
@@ -76,7 +78,7 @@ class Stack:
         self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for the auditor."""
+        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for auditor and roll-up."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
             self._opening = ThreadPoolExecutor(1)
@@ -84,6 +86,8 @@ class Stack:
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
+        if self.plan.rollup:
+            self.start_service(ROLLUP)
         if self.plan.archive:
             opened.result()
             self.start_service(AUDITOR)
