@@ -78,7 +78,7 @@ class Stack:
         self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for auditor and roll-up."""
+        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile. Nobody waits for auditor and roll-up."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
             self._opening = ThreadPoolExecutor(1)

@@ -11,7 +11,7 @@ from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import RollupWindow
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, Message
+from bailiff_bus.port import Bus, Message, Producer
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import read_pools
 from bailiff_bus.until_first import until_first
@@ -41,6 +41,7 @@ class RollupService:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
+        self._producer: Producer | None = None
         self._exported = Exported(self._figures)
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -123,19 +124,25 @@ class RollupService:
         pool, figures = counted.pool, counted.figures
         due, counted.due = counted.due, []
         if due:
-            await asyncio.gather(*(self._publish(pool.name, window) for window in due))
+            await self._publish(pool.name, due)
         seq, at = self._stored[pool.partition]
         fresh = figures.next_seq - seq
         if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):
             self._stored[pool.partition] = (figures.next_seq, monotonic())
             await self._stream.store(pool.name, pool.partition, figures.to_bytes())
 
-    async def _publish(self, domain: str, window: RollupWindow) -> None:
-        headers, value = wrap(
-            window, source=f"/bailiff/{domain}/rollup", id=f"{window.window}/{window.begin}/{window.end}", domain=domain,
-            time_us=window.end,
-        )  # fmt: skip
-        await self._stream.publish(f"{domain}/{window.window}".encode(), headers, value)
+    async def _publish(self, domain: str, windows: list[RollupWindow]) -> None:
+        if self._producer is None:
+            self._producer = await self._bus.producer()
+        parcels = []
+        for window in windows:
+            headers, value = wrap(
+                window, source=f"/bailiff/{domain}/rollup", id=f"{window.window}/{window.begin}/{window.end}", domain=domain,
+                time_us=window.end,
+            )  # fmt: skip
+            parcels.append((f"{domain}/{window.window}".encode(), headers, value))
+        for batch in await self._producer.send_many(topics.ROLLUPS.name, parcels):
+            await batch.first
 
     async def _measure_lag(self) -> None:
         while True:

@@ -17,7 +17,7 @@ from aiokafka.helpers import create_ssl_context
 from yarl import URL
 
 from bailiff_bus import topics
-from bailiff_bus.port import BusUnavailable, Headers, Message
+from bailiff_bus.port import BusUnavailable, Message
 from bailiff_bus.settings import KafkaSettings
 
 GROUP = "bailiff-rollup"
@@ -59,7 +59,6 @@ class Stream:
             autodiscover=False,
         )
         self._log = self._topic(topics.AUDIT.name)
-        self._rollups = self._topic(topics.ROLLUPS.name)
         self._table = self.app.Table(
             "figures", key_type=bytes, value_type=bytes, changelog_topic=self._topic(topics.ROLLUP_STATE.name)
         )
@@ -120,11 +119,7 @@ class Stream:
         """Keep the figures of a domain, and return when Kafka has them."""
         key = domain.encode()
         self._table.data[key] = figures
-        await self._table.send_changelog(partition, key, figures)
-
-    async def publish(self, key: bytes, headers: Headers, value: bytes) -> None:
-        """One window; returns when Kafka has it."""
-        await (await self._rollups.send(key=key, value=value, headers=list(headers)))
+        await asyncio.shield(self._table.send_changelog(partition, key, figures))  # Faust trips over one that is cancelled
 
 
 def _credentials(kafka: KafkaSettings) -> Any:
