@@ -21,7 +21,7 @@ from bailiff_devstack.stack import ROLLUP, Plan, Stack
 POOLS = ("pool-a", "pool-b")
 REPLICAS = (ROLLUP, f"{ROLLUP}-2")
 ENV = {
-    "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000",
+    "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
     "BAILIFF_STORE_RECORDS": "100",
     "BAILIFF_STORE_SECONDS": "0.2",
 }
@@ -46,7 +46,7 @@ class Counting:
             for partition, pool in enumerate(POOLS):
                 log, begin = self.logs[pool], self.written[pool]
                 end = self.written[pool] = round(len(log) * upto)
-                wires = [wire for at in range(begin, end) for wire in ([log[at], log[at // 2]] if at % 50 == 0 else [log[at]])]
+                wires = [wire for at in range(begin, end) for wire in ([log[at], log[at // 2]] if at % 200 == 0 else [log[at]])]
                 parcels = [(pool.encode(), wire.headers, wire.value) for wire in wires]
                 for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=partition):
                     await batch.first
@@ -80,7 +80,7 @@ class Counting:
             async with asyncio.timeout(PATIENCE_S):
                 while not await asyncio.to_thread(condition):
                     self.stack.processes.check()
-                    await asyncio.sleep(POLL_S)
+                    await asyncio.sleep(4 * POLL_S)
         except TimeoutError:
             raise AssertionError(f"not so: {what}; {self.metrics()}") from None
 

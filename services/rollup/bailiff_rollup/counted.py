@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from bailiff_bus import tracing
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import RollupWindow
@@ -14,6 +15,7 @@ from bailiff_bus.view import DomainView
 from .counting import Counting
 from .figures import Figures, Told
 from .message import message
+from .traces import Traces
 
 Keep = Callable[["Counted"], Awaitable[None]]
 
@@ -33,7 +35,7 @@ class _View(DomainView):
 
 
 class Counted:
-    """Counts a domain on from what is stored. keep: is awaited after each batch, to publish what is `due` and to store.
+    """Counts a domain on from what is stored. keep: is awaited after each batch: to publish what is due, and to store.
 
     The pool is folded up to where the figures stand before anything is added to them; then both go on together. So nobody has
     to trust that what Kafka hands over next is what comes next: figures and position are one value.
@@ -46,7 +48,7 @@ class Counted:
         self._bus, self._metrics, self._snapshots, self._keep = bus, metrics, snapshots, keep
         self.due: list[RollupWindow] = []
         figures = Figures.from_bytes(stored) if stored is not None else None
-        self._counting = Counting(figures or Figures(), self._tell)
+        self._begin(figures or Figures())
         self.view = self._new_view()
 
     @property
@@ -65,7 +67,7 @@ class Counted:
             await self._follow()
         except NotThisLog as why:
             logger(domain=self.pool.name).warning("the stored figures are of another log: counting anew", why=str(why))
-            self._counting = Counting(Figures(), self._tell)
+            self._begin(Figures())
             await self._follow()
 
     async def take(self, message: Message) -> None:
@@ -82,6 +84,10 @@ class Counted:
     async def close(self) -> None:
         """Let go of the log."""
         await self.view.close()
+
+    def _begin(self, figures: Figures) -> None:
+        self._counting = Counting(figures, self._tell)
+        self.traces = Traces(figures.traces) if tracing.endpoint() is not None else None
 
     def _new_view(self) -> _View:
         pool = self.pool
@@ -106,6 +112,8 @@ class Counted:
         seq, figures = entry.record.seq, self.figures
         if seq >= figures.next_seq:
             self._counting.count(self.view.pool, entry)
+            if self.traces is not None:
+                self.traces.observe(self.view.pool, entry)
         elif seq == figures.next_seq - 1:
             if entry.hash != figures.hash:
                 raise NotThisLog(f"record {seq} is another one")

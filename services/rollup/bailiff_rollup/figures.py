@@ -7,7 +7,7 @@ record can never count twice. A sum has a name and labels; what has a level (GPU
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from bailiff_core.records.chain import GENESIS
 
@@ -52,6 +52,7 @@ class Figures:
     """next_seq: of the first record that is not in them; hash: of the last one that is. since: levels are summed up to there.
 
     sample: what each project may have, as of the newest look; looked: the minute of log time in which that was.
+    traces: what `traces.py` still waits for.
     """
 
     next_seq: int = 0
@@ -62,6 +63,7 @@ class Figures:
     levels: Sums = field(default_factory=dict)
     sample: dict[str, Entitled] = field(default_factory=dict)
     looked: int = -1
+    traces: dict[str, Any] = field(default_factory=dict)
 
     def add(self, *key: str, amount: int = 1) -> None:
         """Add to this sum, in the totals and in every open window."""
@@ -125,6 +127,7 @@ class Figures:
         """As stored, without the levels: they follow from the pool. Sums outgrow what other writers of JSON keep exactly."""
         data = {
             "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "since": self.since, "looked": self.looked,
+            "traces": self.traces,
             "totals": _listed(self.totals), "sample": self.sample,
             "windows": {
                 name: [window.begin, window.first_seq, _listed(window.sums)] for name, window in self.windows.items()
@@ -140,6 +143,7 @@ class Figures:
             return None
         return cls(
             next_seq=data["next_seq"], hash=data["hash"], since=data["since"], looked=data["looked"],
+            traces=data["traces"],
             totals=_found(data["totals"]),
             sample={name: Entitled(*values) for name, values in data["sample"].items()},
             windows={name: Window(begin, seq, _found(sums)) for name, (begin, seq, sums) in data["windows"].items()},

@@ -22,6 +22,7 @@ from .exported import Exported
 from .figures import Figures
 from .settings import RollupSettings
 from .stream import Stream
+from .tracesending import send
 
 LAG_EVERY = 5.0
 
@@ -125,6 +126,9 @@ class RollupService:
         due, counted.due = counted.due, []
         if due:
             await self._publish(pool.name, due)
+        if counted.traces is not None and counted.traces.spans:
+            traced, counted.traces.spans = counted.traces.spans, []
+            await send(self._bus, traced)
         seq, at = self._stored[pool.partition]
         fresh = figures.next_seq - seq
         if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):
