@@ -3,22 +3,28 @@
 import asyncio
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.log_builder import MINUTE, SECOND, Story
+from tests.otlp import Collector, collecting
 from tests.rollup_kit import Recount, busy_log, of_domain, recount
 from tests.system import PATIENCE_S, POLL_S, http_get
 
-from bailiff_bus import topics
+from bailiff.client import Client
+from bailiff_bus import topics, tracing
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import RollupWindow
+from bailiff_bus.messages import JobSpec, RollupWindow, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Wire
 from bailiff_devstack.stack import ROLLUP, Plan, Stack
 
 POOLS = ("pool-a", "pool-b")
+TRACED = "pool-t"
 REPLICAS = (ROLLUP, f"{ROLLUP}-2")
 ENV = {
     "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
@@ -32,6 +38,7 @@ class Counting:
     """A Kafka with two pools' logs, which nobody but the test writes, and the replicas that count them."""
 
     stack: Stack
+    collector: Collector
     logs: dict[str, list[Wire]]
     written: dict[str, int] = field(default_factory=lambda: dict.fromkeys(POOLS, 0))
 
@@ -112,12 +119,17 @@ class Counting:
 def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
     """Both replicas, ready, on empty logs."""
     folder: Path = tmp_path_factory.mktemp("rollup")
-    stack = Stack(folder, Plan(pools=POOLS, nodes=(), env=ENV), progress=print)
+    with collecting() as collector:
+        env = {**ENV, "BAILIFF_OTLP_ENDPOINT": collector.address}
+        yield from _counting(Stack(folder, Plan(pools=(*POOLS, TRACED), nodes=(), env=env), progress=print), collector)
+
+
+def _counting(stack: Stack, collector: Collector) -> Iterator[Counting]:
     try:
-        (folder / "state").mkdir()
+        (stack.folder / "state").mkdir(parents=True)
         stack.start_kafka()
-        log = busy_log(60)
-        found = Counting(stack, {"pool-a": log, "pool-b": of_domain(log, "pool-b", 1)})
+        log = busy_log(30)
+        found = Counting(stack, collector, {"pool-a": log, "pool-b": of_domain(log, "pool-b", 1)})
         asyncio.run(found.feed(0.01))
         for process in REPLICAS:
             found.start(process)
@@ -125,6 +137,84 @@ def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
         yield found
     finally:
         stack.stop()
+
+
+async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where every replica is killed between its beginning and its end."""
+    stack, collector = counting.stack, counting.collector
+    bus = KafkaBus(stack.kafka.bootstrap)
+    producer = await bus.producer()
+    story = Story(domain=TRACED, begin=time.time_ns() // 1_000 - 10 * MINUTE)
+    written = 0
+
+    async def append() -> None:
+        nonlocal written
+        parcels = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
+        for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=len(POOLS)):
+            await batch.first
+        written = len(story.wires)
+
+    try:
+        monkeypatch.setattr(tracing, "_endpoint", collector.address)
+        async with Client(bus, source="laptop", actor="u-1") as client:
+            for job in ("train-1", "urgent"):  # the story's records name these messages as their cause
+                demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=8_000),))
+                await client.request(TRACED, SubmitJob(demand=demand, spec=JobSpec(command=("true",))))
+        story.node("n1", gpus=8)
+        story.submit("train-1", gpus=8, cls="train")
+        story.started("train-1", after=SECOND)
+        story.submit("urgent", gpus=8, cls="inference", after=MINUTE)
+        story.propose(after=SECOND)
+        await append()
+        trace = tracing.trace_of(TRACED, "urgent")
+        await counting.until("the decision is traced", lambda: "select victims" in collector.of(trace))
+        for process in REPLICAS:
+            stack.processes.kill9(process)
+        story.yields("train-1", after=2 * SECOND)
+        story.started("urgent", after=SECOND)
+        await append()
+        for process in REPLICAS:
+            counting.start(process)
+        await counting.until("the start is traced", lambda: "start urgent" in collector.of(trace))
+        for process in REPLICAS:
+            stack.processes.kill9(process)
+        story.ends("urgent", after=MINUTE)
+        story.started("train-1", after=SECOND)
+        await append()
+        for process in REPLICAS:
+            counting.start(process)
+        await counting.until("the return is traced", lambda: "resume train-1" in collector.of(trace))
+    finally:
+        await producer.close()
+        await bus.close()
+    spans = collector.of(trace)
+    parents = {name: collector.spans[span.parent].name if span.parent else None for name, span in spans.items()}
+    assert parents == {
+        "request urgent": None,
+        "admit urgent": "request urgent",
+        "find room for urgent": "admit urgent",
+        "select victims": "find room for urgent",
+        "evict train-1": "find room for urgent",
+        "stop train-1/0": "evict train-1",
+        "start urgent": "find room for urgent",
+        "resume train-1": "evict train-1",
+    }
+    assert {name: span.service.removeprefix("bailiff-") for name, span in spans.items()} == {
+        "request urgent": "client",
+        "admit urgent": "admission",
+        "find room for urgent": "admission",
+        "select victims": "victim-selection",
+        "evict train-1": "eviction-executor",
+        "stop train-1/0": "node-agent",
+        "start urgent": "admission",
+        "resume train-1": "admission",
+    }
+    ends = [spans[name].end for name in ("select victims", "stop train-1/0", "evict train-1", "start urgent", "resume train-1")]
+    assert ends == sorted(ends)
+    assert spans["stop train-1/0"].events == ("noticed", "term_sent", "exited")
+    assert collector.disagreements == []
 
 
 def assert_exact(found: Counting, truth: Recount, pool: str) -> None:

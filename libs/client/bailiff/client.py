@@ -89,6 +89,7 @@ class Client:
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
         """A client of the Kafka that the settings name. It connects on first use."""
         told = settings or load_settings(ClientSettings)
+        tracing.configure(told.otlp_endpoint)
         if bus is None:
             from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
 

@@ -22,7 +22,7 @@ from .exported import Exported
 from .figures import Figures
 from .settings import RollupSettings
 from .stream import Stream
-from .tracesending import send
+from .tracesending import Sender
 
 LAG_EVERY = 5.0
 
@@ -43,6 +43,7 @@ class RollupService:
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
         self._producer: Producer | None = None
+        self._traces = Sender(bus)
         self._exported = Exported(self._figures)
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -128,7 +129,7 @@ class RollupService:
             await self._publish(pool.name, due)
         if counted.traces is not None and counted.traces.spans:
             traced, counted.traces.spans = counted.traces.spans, []
-            await send(self._bus, traced)
+            await self._traces.send(traced)
         seq, at = self._stored[pool.partition]
         fresh = figures.next_seq - seq
         if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):

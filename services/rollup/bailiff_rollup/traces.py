@@ -108,7 +108,8 @@ class Traces:
         leaving = self._open("leaving").get(data.job)
         if leaving is not None:
             events = tuple((name, at) for name, at in leaving["tasks"].pop(str(data.task), []))
-            trace, start = leaving["trace"], leaving.get("begun", leaving["at"])
+            trace: str = leaving["trace"]
+            start: int = leaving.get("begun", leaving["at"])
             self.spans.append(Span(
                 AGENT, f"stop {data.job}/{data.task}", trace, span_of(trace, "stop", leaving["span"], data.task), leaving["span"],
                 start, now, {"bailiff.node": data.node, "bailiff.job": data.job, "bailiff.task": data.task}, events,
@@ -119,10 +120,10 @@ class Traces:
         if leaving is None:
             return
         outcome = getattr(data, "outcome", "withdrawn")
-        about = {"bailiff.job": data.job, "bailiff.for_job": leaving["for"], "bailiff.outcome": outcome}
-        lost = getattr(data, "lost_gpu_ms", None)
-        if lost is not None:
-            about["bailiff.lost_gpu_ms"] = lost
+        about = {
+            "bailiff.job": data.job, "bailiff.for_job": leaving["for"], "bailiff.outcome": outcome,
+            "bailiff.lost_gpu_ms": getattr(data, "lost_gpu_ms", 0),
+        }  # fmt: skip
         trace, span = leaving["trace"], leaving["span"]
         self.spans.append(Span(EXECUTOR, f"evict {data.job}", trace, span, leaving["parent"], leaving["at"], now, about))
         if isinstance(data, decisions.JobRequeued):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from time import time_ns
+from time import monotonic, time_ns
 
 from bailiff_bus import tracing
 from bailiff_bus.logs import logger
@@ -12,20 +12,27 @@ from bailiff_bus.tracing import Span
 
 from .traces import Asked
 
+QUIET_S = 30.0  # a collector that did not answer is not asked again so soon: each try may take seconds
 OLDEST = 24 * 3600 * 1_000_000  # µs: who counts a log of years for the first time tells no traces of years
 READ_WITHIN = 1.0
 
 
-async def send(bus: Bus, traced: Sequence[Span | Asked]) -> None:
-    """Send what has ended within the last day; what was asked for by a message begins with it."""
-    after = time_ns() // 1_000 - OLDEST
-    spans = []
-    for each in traced:
-        span = each.span if isinstance(each, Asked) else each
-        if span.end > after:
-            spans.append(await _as_asked(bus, each) if isinstance(each, Asked) else span)
-    if spans and not await asyncio.to_thread(tracing.export, spans):
-        logger().warning("the collector of traces did not take them", endpoint=tracing.endpoint(), spans=len(spans))
+class Sender:
+    """Sends what has ended within the last day; what was asked for by a message begins with it."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self._quiet_until = bus, 0.0
+
+    async def send(self, traced: Sequence[Span | Asked]) -> None:
+        """Send these, or lose them."""
+        after, spans = time_ns() // 1_000 - OLDEST, []
+        for each in traced if monotonic() >= self._quiet_until else ():
+            span = each.span if isinstance(each, Asked) else each
+            if span.end > after:
+                spans.append(await _as_asked(self._bus, each) if isinstance(each, Asked) else span)
+        if spans and not await asyncio.to_thread(tracing.export, spans):
+            self._quiet_until = monotonic() + QUIET_S
+            logger().warning("the collector of traces did not take them", endpoint=tracing.endpoint(), spans=len(spans))
 
 
 async def _as_asked(bus: Bus, asked: Asked) -> Span:
