@@ -158,7 +158,7 @@ async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
 
     try:
         monkeypatch.setattr(tracing, "_endpoint", collector.address)
-        async with Client(bus, source="laptop", actor="u-1") as client:
+        async with Client(KafkaBus(stack.kafka.bootstrap), source="laptop", actor="u-1") as client:
             for job in ("train-1", "urgent"):  # the story's records name these messages as their cause
                 demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=8_000),))
                 await client.request(TRACED, SubmitJob(demand=demand, spec=JobSpec(command=("true",))))

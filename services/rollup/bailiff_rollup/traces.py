@@ -1,7 +1,8 @@
 """Preemptions as traces, from the records: one preemption is one trace, from the request to the last victim's resumption.
 
-It is the trace of the job that asked. What a span still waits for is kept with the figures, so that a job which comes back after
-days, or after any crash, ends its span. Spans have the ids that follow from what they are about: told twice, they are the same.
+It is the trace of the job that asked; its times are those of the log. What a span still waits for is kept with the figures,
+so that a job which comes back after days, or after any crash, ends its span. Ids follow from what spans are about: told
+twice, they are the same.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 from bailiff_bus.log import Entry
 from bailiff_bus.tracing import Span, span_of, trace_of
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import decisions, facts
+from bailiff_core.records import Record, decisions, facts
 
 ADMISSION, SELECTION, EXECUTOR, AGENT = (
     f"bailiff-{name}" for name in ("admission", "victim-selection", "eviction-executor", "node-agent")
@@ -38,14 +39,14 @@ class Traces:
         record, data, now = entry.record, entry.record.data, entry.record.time
         match data:
             case facts.JobSubmitted():
-                self._open("asked")[data.demand.job] = {"cause": record.cause, "at": now, "end": entry.append_time}
+                self._open("asked")[data.demand.job] = {"cause": record.cause, "at": now}
             case decisions.PreemptionRequested():
-                self._open("requests")[data.job] = {"at": now, "append": entry.append_time}
+                self._open("requests")[data.job] = {"at": now}
             case facts.ProposalReceived():
                 for answer in data.answers:
                     self._open("requests").get(answer.job, {})["answered"] = now
             case decisions.PreemptionDecided():
-                self._decided(record.domain, record.seq, data, entry)
+                self._decided(record, data)
             case facts.EvictionBegun():
                 self._open("leaving").get(data.job, {})["begun"] = now
             case facts.EvictionStaged():
@@ -71,23 +72,23 @@ class Traces:
     def _open(self, name: str) -> Open:
         return self.state.setdefault(name, {})
 
-    def _decided(self, domain: str, seq: int, data: decisions.PreemptionDecided, entry: Entry) -> None:
-        job, now = data.asker.job, entry.record.time
+    def _decided(self, record: Record, data: decisions.PreemptionDecided) -> None:
+        domain, seq, job, now = record.domain, record.seq, data.asker.job, record.time
         trace = trace_of(domain, job)
         admit, room = span_of(trace, "admit"), span_of(trace, "room", data.request)
-        asked, request = self._open("asked").get(job), self._open("requests").pop(job, {"at": now, "append": now})
+        asked, request = self._open("asked").get(job), self._open("requests").pop(job, {"at": now})
         about = {"bailiff.pool": domain, "bailiff.job": job}
         if asked is not None and "told" not in asked:
             asked["told"] = True
             self.spans.append(
-                Asked(Span(ADMISSION, f"admit {job}", trace, admit, "", asked["at"], asked["end"], about), asked["cause"])
+                Asked(Span(ADMISSION, f"admit {job}", trace, admit, "", asked["at"], asked["at"], about), asked["cause"])
             )
         parent = admit if asked is not None else ""
         seqs = {"bailiff.request_seq": data.request, "bailiff.decision_seq": seq, "bailiff.verb": data.verb}
         self.spans += [
-            Span(ADMISSION, f"find room for {job}", trace, room, parent, request["at"], entry.append_time, {**about, **seqs}),
+            Span(ADMISSION, f"find room for {job}", trace, room, parent, request["at"], now, {**about, **seqs}),
             Span(
-                SELECTION, "select victims", trace, span_of(trace, "select", data.request), room, request["append"],
+                SELECTION, "select victims", trace, span_of(trace, "select", data.request), room, request["at"],
                 request.get("answered", now), {**about, "bailiff.victims": len(data.victims)},
             ),
         ]  # fmt: skip
@@ -109,7 +110,7 @@ class Traces:
         if leaving is not None:
             events = tuple((name, at) for name, at in leaving["tasks"].pop(str(data.task), []))
             trace: str = leaving["trace"]
-            start: int = leaving.get("begun", leaving["at"])
+            start: int = leaving["begun"] if "begun" in leaving else leaving["at"]
             self.spans.append(Span(
                 AGENT, f"stop {data.job}/{data.task}", trace, span_of(trace, "stop", leaving["span"], data.task), leaving["span"],
                 start, now, {"bailiff.node": data.node, "bailiff.job": data.job, "bailiff.task": data.task}, events,
