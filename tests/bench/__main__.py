@@ -27,6 +27,7 @@ from . import (
     preemptions,
     replicas,
     restart,
+    rollup,
     told,
     wasted,
 )
@@ -49,6 +50,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "pause": pause.measure,
     "hosted": hosted.measure,
     "archive": archive.measure,
+    "rollup": rollup.measure,
 }
 
 
