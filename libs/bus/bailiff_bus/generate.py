@@ -23,7 +23,7 @@ from pydantic_core import core_schema
 
 from bailiff_bus.complaints import PATTERNS
 from bailiff_bus.envelope import LETTER_HEADER
-from bailiff_bus.messages import MESSAGE_TYPES, DeadLetter, JobSpec
+from bailiff_bus.messages import MESSAGE_TYPES, DeadLetter, JobSpec, RollupState
 from bailiff_bus.metrics import metrics_table
 from bailiff_bus.topics import TOPICS, Topic
 from bailiff_core.engine import RELEASE
@@ -40,7 +40,7 @@ UNITS = {
     "_milli": "thousandths", "_bytes": "bytes", "_gpu_ms": "GPU-ms", "_percent": "%", "memory_used": "bytes",
     "by": "µs",
 }  # fmt: skip
-PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
+PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
 
 READ_BY = {
     "bailiff.requests": ("admission",),

@@ -54,7 +54,7 @@ from .requests import (
     UndrainNode,
     UnpauseJob,
 )
-from .rollups import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupWindow, WorkLost
+from .rollups import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupState, RollupWindow, WorkLost
 from .seals import LogSealed, SealingKey
 
 __all__ = [
@@ -63,7 +63,7 @@ __all__ = [
     "DeviceReport", "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached",
     "EvictionsOf", "Fence", "GivenUpPlan", "JobSpec", "LateStarts", "LogSealed", "MessageBody", "MigrateJob",
     "NodeAnnounced", "NodeHeartbeat", "PauseJob", "ProjectWindow", "Proposal", "ReplaceNode", "ReportBody",
-    "RequestBody", "ReturnNode", "RollupWindow", "SaveTogether", "ScaleJob", "SealingKey", "SendInventory",
+    "RequestBody", "ReturnNode", "RollupState", "RollupWindow", "SaveTogether", "ScaleJob", "SealingKey", "SendInventory",
     "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed",
     "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted",
     "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob", "WorkLost",

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bailiff_core.model.document import Count, Document, Integer, Time
+from bailiff_core.model.document import Count, Document, Hash, Integer, Time
 
 from .base import MessageBody
 
@@ -54,6 +54,16 @@ class ProjectWindow(Document):
     name: str
     used_gpu_ms: Count = 0
     entitled_gpu_ms: Count = 0
+
+
+class RollupState(Document):
+    """What the roll-up has counted of a domain, up to but not including `next_seq`; hash: of the record before that.
+
+    Everything else in it is the roll-up's own affair.
+    """
+
+    next_seq: Count
+    hash: Hash
 
 
 class RollupWindow(MessageBody):
