@@ -223,7 +223,7 @@ def assert_exact(found: Counting, truth: Recount, pool: str) -> None:
     assert metrics[f'bailiff_gpu_seconds_used_total{{domain="{pool}",project=""}}'] == pytest.approx(truth.used() / 1e9)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
 async def test_killed_under_load_it_counts_every_record_once(counting: Counting, kills: int) -> None:
     chance = random.Random(kills)
     if REPLICAS[1] not in counting.stack.processes.running():

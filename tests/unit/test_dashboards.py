@@ -109,6 +109,7 @@ def test_the_roll_up_exports_what_is_declared_of_it() -> None:
     figures = Figures(sample={"lab": Entitled(8_000, 9_000, 4_000, 5_000)})
     for key in (
         ("evictions", "preempt", "priority"), ("again", "1h"), ("withdrawn",), ("lost", "drain"), ("saved",), ("used", ""),
+        ("idle", ""),
         ("entitled", "lab"), ("available",), ("submitted", "train"), ("waiting", "train"), ("late", "train", "95"),
         ("started-within", "train", "5"), ("start-ms", "train"),
     ):  # fmt: skip

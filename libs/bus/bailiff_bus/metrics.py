@@ -78,6 +78,12 @@ GPU_SECONDS_SAVED = Metric(
 GPU_SECONDS_USED = Metric(
     "bailiff_gpu_seconds_used", "counter", ("domain", "project"), "GPU-seconds held, by project with all below it; '': the pool"
 )
+GPU_SECONDS_IDLE = Metric(
+    "bailiff_gpu_seconds_idle",
+    "counter",
+    ("domain", "project"),
+    "GPU-seconds held while agents saw the GPUs do nothing",
+)
 GPU_SECONDS_ENTITLED = Metric(
     "bailiff_gpu_seconds_entitled", "counter", ("domain", "project"), "GPU-seconds that were the project's fair share"
 )
@@ -105,7 +111,7 @@ ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, 
 
 POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
 ROLLUP_METRICS = (  # services/rollup: of a whole log, whichever replica counts it
-    EVICTIONS, EVICTIONS_AGAIN, EVICTIONS_WITHDRAWN, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED,
+    EVICTIONS, EVICTIONS_AGAIN, EVICTIONS_WITHDRAWN, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
     GPU_SECONDS_ENTITLED, GPU_SECONDS_AVAILABLE, PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, STARTS_LATE,
     ROLLUP_TIME,
 )  # fmt: skip

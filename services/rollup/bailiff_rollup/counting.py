@@ -27,11 +27,15 @@ MILLISECOND, SECOND, MINUTE = 1_000, 1_000_000, 60_000_000
 
 @dataclass(slots=True)
 class Known:
-    """A job as it was after the record before. gpu_milli: in use; whole: of all members that have a place."""
+    """A job as it was after the record before. gpu_milli: in use; idle: of those, by tasks whose GPUs do nothing, as their
+
+    agents see; whole: of all members that have a place.
+    """
 
     waits_in: str = ""
     projects: tuple[str, ...] = ()
     gpu_milli: int = 0
+    idle: int = 0
     whole: int = 0
     last_start: int | None = None
     started: bool = False
@@ -147,14 +151,17 @@ class Counting:
                 self.figures.level("waiting", known.waits_in, change=sign)
             for project in known.projects if known.gpu_milli else ():
                 self.figures.level("used", project, change=sign * known.gpu_milli)
+                self.figures.level("idle", project, change=sign * known.idle)
 
     def _known(self, pool: Pool, job: Job) -> Known:
         tree = self._tree
         holding = [task for task in job.tasks if task.state in HOLDS]
+        idle = [task for task in holding if task.idle_since is not None]
         return Known(
             waits_in=job.class_name if job.phase in ("pending", "reserved") else "",
             projects=tree.branches[tree.leaf_of(job.project)].path,
             gpu_milli=held_gpu_milli(pool, job, holding) if holding else 0,
+            idle=held_gpu_milli(pool, job, idle) if idle else 0,
             whole=held_gpu_milli(pool, job, job.tasks) if job.tasks else 0,
             last_start=job.last_start,
             started=job.first_wait is not None,

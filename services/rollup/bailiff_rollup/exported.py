@@ -22,6 +22,7 @@ UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.GPU_SECONDS_LOST, "lost", 1_000),
     (metrics.GPU_SECONDS_SAVED, "saved", 1_000),
     (metrics.GPU_SECONDS_USED, "used", GPU_MICROSECONDS),
+    (metrics.GPU_SECONDS_IDLE, "idle", GPU_MICROSECONDS),
     (metrics.GPU_SECONDS_ENTITLED, "entitled", GPU_MICROSECONDS),
     (metrics.GPU_SECONDS_AVAILABLE, "available", GPU_MICROSECONDS),
     (metrics.JOBS_SUBMITTED, "submitted", 1),

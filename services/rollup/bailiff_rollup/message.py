@@ -16,7 +16,7 @@ def message(told: Told, next_seq: int) -> RollupWindow:
     evictions = of(sums, "evictions")
     displaced = sum(count for (verb, _), count in evictions.items() if verb in DISPLACING)
     again = _one(sums, "again")
-    used, entitled = of(sums, "used"), of(sums, "entitled")
+    used, idle, entitled = of(sums, "used"), of(sums, "idle"), of(sums, "entitled")
     return RollupWindow.model_validate({
         "window": told.name, "begin": told.window.begin, "end": told.end, "complete": told.over,
         "first_seq": told.window.first_seq, "next_seq": next_seq,
@@ -32,7 +32,8 @@ def message(told: Told, next_seq: int) -> RollupWindow:
         "classes": tuple(_class(sums, name) for name in _classes(sums)),
         "projects": tuple(
             ProjectWindow(
-                name=name, used_gpu_ms=used.get((name,), 0) // GPU_MS, entitled_gpu_ms=entitled.get((name,), 0) // GPU_MS
+                name=name, used_gpu_ms=used.get((name,), 0) // GPU_MS, idle_gpu_ms=idle.get((name,), 0) // GPU_MS,
+                entitled_gpu_ms=entitled.get((name,), 0) // GPU_MS
             )
             for (name,) in sorted({*used, *entitled})
         ),

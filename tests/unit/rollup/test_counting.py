@@ -108,6 +108,13 @@ def test_use_is_summed_over_log_time_and_lasts_until_the_gpus_are_seen_free(stor
     assert found.one("available") == 8_000 * (2 * HOUR + 32 * SECOND)
 
 
+def test_what_agents_see_doing_nothing_is_idle_until_it_works_again(story: Story) -> None:
+    story.turn(facts.TaskIdle(**story.at("train-1", 0), lasted=MINUTE))
+    story.turn(facts.TaskIdle(**story.at("train-1", 0), idle=False), after=10 * MINUTE)
+    story.turn(facts.ClockAdvanced(), after=HOUR)
+    assert counted(story).of("idle") == {("",): 8_000 * 10 * MINUTE}
+
+
 def test_a_step_of_the_clock_is_no_time(story: Story) -> None:
     story.turn(facts.ClockStepped(by=10 * HOUR), after=10 * HOUR)
     assert counted(story).of("used") == {("",): 8_000 * (HOUR + 2 * SECOND)}

@@ -49,10 +49,14 @@ class ClassWindow(Document):
 
 
 class ProjectWindow(Document):
-    """GPU-ms that a project, with all below it, held, and that it was entitled to: its fair share. `""`: the whole pool."""
+    """GPU-ms that a project, with all below it, held, and that it was entitled to: its fair share. `""`: the whole pool.
+
+    idle_gpu_ms: of those held, while the agents saw that these GPUs did nothing (where the policy lets them look).
+    """
 
     name: str
     used_gpu_ms: Count = 0
+    idle_gpu_ms: Count = 0
     entitled_gpu_ms: Count = 0
 
 
