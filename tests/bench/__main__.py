@@ -28,6 +28,7 @@ from . import (
     replaying,
     replicas,
     restart,
+    rollup,
     told,
     wasted,
 )
@@ -51,6 +52,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "pause": pause.measure,
     "hosted": hosted.measure,
     "archive": archive.measure,
+    "rollup": rollup.measure,
 }
 
 
