@@ -1,19 +1,12 @@
 """Nobody reclaims room from those who displaced it: whom that covers, and for how long."""
 
 import pytest
-from tests.histories.record import goes_on
-from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.histories.record import goes_on, reclaimed_and_not_in_turns
+from tests.log_builder import Story
 from tests.unit.core_protections.kit import Bench, core, surplus
 
 from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
 from bailiff_core.protections import displaced_asker, excluded_by
-
-PROJECTS = [
-    {"name": "a"},
-    {"name": "b", "over_quota_weight": 3},
-    {"name": "c", "over_quota_weight": 0, "quota": {"gpus": 1}},
-    {"name": "d", "over_quota_weight": 0},
-]
 
 
 def displaces(bench: Bench, asker: str, victim: str, *, asks_surplus: bool = False, loses_surplus: bool = False) -> None:
@@ -84,27 +77,10 @@ def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(benc
     assert list(bench.pool.displaced["asker"]) == ["y"], "what is over is dropped with the next entry"
 
 
-def borrowed_and_reclaimed(*, something_happens: bool) -> Story:
-    """c reclaims from b within its quota, borrows the rest, and b's gang asks again: a is above its share, but dearer."""
-    story = Story()
-    story.apply_policy(policy(projects=PROJECTS, backfill="greedy"))
-    story.node("gpu-01", gpus=6)
-    story.runs("b-gang", gpus=4, project="b")
-    for name in ("a-1", "a-2"):
-        story.runs(name, gpus=1, project="a", cls="interactive")
-    story.submit("c-small", gpus=1, project="c", after=MINUTE)
-    story.submit("c-large", gpus=3, project="c", cls="interactive")
-    goes_on(story, rounds=1)
-    assert story.phases()["c-large"] == "running", "it borrows what the gang has left"
-    if something_happens:
-        story.submit("d-idle", gpus=6, project="d", after=SECOND)
-    goes_on(story, rounds=6)
-    return story
-
-
 @pytest.mark.parametrize("something_happens", [False, True], ids=["in-peace", "while-others-submit"])
 def test_two_projects_do_not_evict_each_other_in_turns(something_happens):
-    story = borrowed_and_reclaimed(something_happens=something_happens)
+    story = Story()
+    reclaimed_and_not_in_turns(story, something_happens=something_happens)
     first, second = (decision for decision in story.decisions("PreemptionDecided"))
     assert (first.asker.job, [choice.job for choice in first.victims]) == ("c-small", ["b-gang"])
     assert (second.asker.job, [choice.job for choice in second.victims]) == ("b-gang", ["a-2", "c-large"])

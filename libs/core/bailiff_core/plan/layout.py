@@ -365,7 +365,7 @@ def _by_index(tasks: list[LaidTask]) -> list[LaidTask]:
 
 
 def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup], max_failures: int) -> JobDemand:
-    """The job's demand; equal neighbours among its task groups become one. max_failures: what the policy says of those who do not."""
+    """The job's demand; equal neighbours among its task groups become one. max_failures: the policy's, as a snapshot has none."""
     merged: list[TaskGroup] = []
     for group in groups:
         if merged and merged[-1].model_copy(update={"count": 1}) == group:
