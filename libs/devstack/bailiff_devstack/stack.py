@@ -120,6 +120,7 @@ class Stack:
         settings = {
             "BAILIFF_KAFKA__BOOTSTRAP": self.kafka.bootstrap,
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
+            "BAILIFF_ENGINES": str(self.folder / "engines"),
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
             "BAILIFF_HTTP_PORT": str(port),
             "BAILIFF_INSTANCE": process,
