@@ -13,6 +13,7 @@ from bailiff.cli import app
 from bailiff.dataset import Pseudonyms
 from bailiff.dataset.anonymise import MONDAY, WEEK, Anonymiser
 from bailiff.logfile import about_line, message_line
+from bailiff.problem import ExitCode
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import decode, facts
@@ -23,7 +24,9 @@ PROJECTS = [{"name": "apollo", "quota": {"gpus": 4}, "created": 1_795_262_400}, 
 def moonshot() -> Story:
     """A pool whose every name would give somebody away: a preemption from request to resumed, and jobs that end."""
     story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), domain="houston")
-    story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n in-sixty-nine", checkpoints="armstrong")
+    story.node(
+        "eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong"
+    )
     story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
     story.submit("docking", gpus=4, cls="interactive", project="gemini", user="buzz", after=10 * MINUTE)
     story.propose(after=SECOND)
@@ -39,7 +42,7 @@ def moonshot() -> Story:
 
 
 SECRETS = (
-    "houston", "eagle", "tranquility", "rack", "in-sixty-nine", "armstrong", "lander", "apollo", "neil", "grant", "NAS-9", "docking",
+    "houston", "eagle", "tranquility", "rack", "july", "armstrong", "lander", "apollo", "neil", "grant", "NAS-9", "docking",
     "gemini", "buzz", "laptop", "1795262400", "2026-", "bailiff.requests",
 )  # fmt: skip
 
@@ -129,7 +132,7 @@ def test_the_log_in_it_is_whole_and_can_be_folded(log: Path, story: Story, tmp_p
     file = tmp_path / "set" / "log.jsonl.gz"
     assert bailiff("audit", "verify", "--file", file).exit_code == 0
     replayed = bailiff("audit", "replay", "--file", file, "-o", "json")
-    assert replayed.exit_code == 0
+    assert replayed.exit_code == ExitCode.ENGINE_MISSING
     assert json.loads(replayed.stdout)["turns_decided_again"] <= 1
     lines = gzip.decompress(file.read_bytes()).decode().splitlines()[1:]
     assert story.head.hash not in "".join(lines)

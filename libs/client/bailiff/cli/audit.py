@@ -186,7 +186,9 @@ async def replay(
         points = [each.at(end) for each in points]
     found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: tables.replayed(found))
-    return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+    if not found["ok"]:
+        return ExitCode.FOUND_WRONG
+    return ExitCode.ENGINE_MISSING if found["turns_of_other_engines"] else ExitCode.DONE
 
 
 async def export(
