@@ -24,9 +24,7 @@ PROJECTS = [{"name": "apollo", "quota": {"gpus": 4}, "created": 1_795_262_400}, 
 def moonshot() -> Story:
     """A pool whose every name would give somebody away: a preemption from request to resumed, and jobs that end."""
     story = Story(policy(projects=PROJECTS, preemption={"scope": "pool", "quota_shields": False}), domain="houston")
-    story.node(
-        "eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong"
-    )
+    story.node("eagle-07", gpus=8, labels={"rack": "tranquility"}, model="NVIDIA H100 80GB s/n july", checkpoints="armstrong")
     story.runs("lander", gpus=8, project="apollo", user="neil", labels={"grant": "NAS-9"}, after=5 * DAY)
     story.submit("docking", gpus=4, cls="interactive", project="gemini", user="buzz", after=10 * MINUTE)
     story.propose(after=SECOND)
