@@ -9,9 +9,10 @@ from tests.bench.synthetic import long_log
 
 from bailiff import proofs
 from bailiff.problem import Problem
+from bailiff.replaying import replay
 from bailiff.sources import Source, from_archive, from_file
 from bailiff.stretches import write_stretches
-from bailiff.walk import Verification, replay, verify
+from bailiff.walk import Verification, verify
 from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_private_key, make_proof, seal_in
@@ -171,7 +172,7 @@ async def test_closed_stretches_can_be_checked_years_later_with_nothing_else(dat
     found = await judge_folder(folder, key)
     assert (found["ok"], found["records"], found["sealed"]) == (True, 640, 640)
     assert from_file(folder).faults() == []
-    replayed = await replay(log.domain, from_file(folder).messages)
+    replayed = await replay(log.domain, lambda: from_file(folder).messages)
     assert (replayed["ok"], replayed["records"]) == (True, 640)
     assert [message.value for message in log.messages()[:640]] == [each.value async for each in from_file(folder).messages]
 

@@ -14,6 +14,7 @@ from . import (
     classes,
     doctor,
     drain,
+    engine,
     events,
     explain,
     jobs,
@@ -22,7 +23,9 @@ from . import (
     policy,
     pool,
     project,
+    simulate,
     submit,
+    what_if,
 )
 from .session import guarded
 
@@ -42,7 +45,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, doctor, notify, admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, simulate, policy, events, explain, what_if, audit, engine,
+    doctor, notify, admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, proofs, tables, walk
+from bailiff import present, proofs, replaying, tables, walk
 from bailiff.derived import derived as compare_derived
 from bailiff.eventline import Line, lines
 from bailiff.logfile import write_log
+from bailiff.moments import Point, end_of, point, wall_clock
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
@@ -26,6 +27,7 @@ from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import time_text
 
 from . import archive
+from .dataset import Anonymise, KeepKey, Licence, NameOriginal, write_anonymised
 from .session import Session, command
 
 PANEL = "The record"
@@ -173,16 +175,41 @@ async def verify(
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
 
-async def replay(session: Session, file: FromFile = None, archive: FromArchive = None) -> ExitCode:
-    """Fold the log, decide every turn again with this release's engine, and compare byte for byte."""
+async def replay(
+    session: Session,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="SEQ|TIME", help="Decide again from the turn of this record or time on.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="Up to the turn of this record or time.")] = None,
+    file: FromFile = None,
+    archive: FromArchive = None,
+) -> ExitCode:
+    """Fold the log, decide every turn again with the engine that its records name, and compare byte for byte.
+
+    Engines of other releases run in processes of their own, from wheels kept by digest (bailiff engine list). TIME is as in
+    2026-01-31T12:00:00Z, or -2h: before now, of a file before its end. What stands before --from is verified and folded.
+    """
     async with source_of(session, file, archive) as source:
+        domain = source.domain
         if source.start.next_seq:
             where = file if file is not None else "the archive"
             text = f"{where} begins with record {source.start.next_seq}: replay needs the log from its first record on"
             raise Problem(ExitCode.USAGE, text, "use the folder that holds all of its stretches, with a manifest that names them")
-        found = await walk.replay(source.domain, source.messages)
+
+    async def read() -> AsyncGenerator[Message, None]:
+        async with source_of(session, file, archive) as source:
+            async for message in source.messages:
+                yield message
+
+    points = [point(each, option) if each is not None else Point() for each, option in ((from_, "--from"), (to, "--to"))]
+    if any(each.ago is not None for each in points):
+        end = wall_clock() if file is None else await end_of(read())
+        points = [each.at(end) for each in points]
+    found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: tables.replayed(found))
-    return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+    if not found["ok"]:
+        return ExitCode.FOUND_WRONG
+    return ExitCode.ENGINE_MISSING if found["turns_of_other_engines"] else ExitCode.DONE
 
 
 async def export(
@@ -195,15 +222,26 @@ async def export(
         int | None,
         typer.Option(metavar="N", min=1, help="FILE is a folder: files of N records each, with a manifest."),
     ] = None,
+    anonymise: Anonymise = False,
+    keep_key: KeepKey = None,
+    licence: Licence = "",
+    name_original: NameOriginal = False,
+    log: FromFile = None,
     archive: FromArchive = None,
 ) -> None:
     """Write the log as JSON Lines, orphans and seals included, so that it can be verified and replayed without Kafka.
 
     With --stretch only whole stretches that are under a seal are written, and those that are there already stay as they are.
+
+    With --anonymise FILE is a folder: a dataset with pseudonyms for names and shifted times (docs/dataset.md).
     """
-    async with source_of(session, None, archive) as source:
+    async with source_of(session, log, archive) as source:
         domain, partition = source.domain, source.partition
         messages = source.messages if before is None else walk.before(before, source.start, source.messages)
+        if anonymise:
+            source.messages = messages
+            await write_anonymised(session, file, source, keep_key, licence, name_original)
+            return
         if stretch is not None:
             written = await write_stretches(file, stretch, source.start, source.tree, partition, messages, source.seals)
             session.say(f"{file}: {len(written)} new stretches of {stretch} records of {domain}")
