@@ -25,8 +25,10 @@ from . import (
     pause,
     placements,
     preemptions,
+    replaying,
     replicas,
     restart,
+    sim,
     told,
     wasted,
 )
@@ -37,6 +39,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "engine": engine.measure,
     "intake": intake.measure,
     "fold": fold.measure,
+    "replay": replaying.measure,
     "told": told.measure,
     "placements": placements.measure,
     "preemptions": preemptions.measure,
@@ -49,6 +52,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "pause": pause.measure,
     "hosted": hosted.measure,
     "archive": archive.measure,
+    "sim": sim.measure,
 }
 
 

@@ -23,6 +23,7 @@ from bailiff.friendly import job_from
 from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
 from bailiff_admission.settings import AdmissionSettings
+from bailiff_auditor.api.settings import ApiSettings
 from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAt
@@ -243,7 +244,7 @@ def test_the_architecture_lists_the_topics_as_they_are() -> None:
 def variables() -> dict[str, Any]:
     """Every setting by its variable, with its default."""
     found: dict[str, Any] = {"BAILIFF_SETTINGS": None}
-    for kind in (ServiceSettings, AdmissionSettings, NodeAgentSettings, AuditorSettings, ClientSettings):
+    for kind in (ServiceSettings, AdmissionSettings, NodeAgentSettings, AuditorSettings, ApiSettings, ClientSettings):
         for path, default in leaves(kind):
             found[PREFIX + "__".join(path).upper()] = default
     return found

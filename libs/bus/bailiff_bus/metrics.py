@@ -59,6 +59,8 @@ ARCHIVE_BROKEN = Metric(
 )
 SEALED = Metric("bailiff_sealed_records", "gauge", ("domain",), "records under the newest seal")
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "times that the auditor found PostgreSQL unreachable")
+API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "live streams that the query interface keeps open")
+API_ANSWERS = Metric("bailiff_api_answers", "counter", ("status",), "answers of the query interface, by status")
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
@@ -68,7 +70,7 @@ POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
     FENCES_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED,
-    POSTGRES_OUTAGES, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
+    POSTGRES_OUTAGES, API_STREAMS, API_ANSWERS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
 
@@ -129,6 +131,8 @@ class Metrics:
         self.archive_broken = self._gauge(ARCHIVE_BROKEN)
         self.sealed = self._gauge(SEALED)
         self.postgres_outages = self._counter(POSTGRES_OUTAGES)
+        self.api_streams = self._gauge(API_STREAMS)
+        self.api_answers = self._counter(API_ANSWERS)
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
         self.ready = self._gauge(READY)

@@ -37,6 +37,19 @@ from .settings import ClientSettings, read_key
 WAIT = 0.5
 
 
+def bus_of(settings: ClientSettings) -> Bus:
+    """Kafka, or where it is set the query interface for the logs and Kafka for all else."""
+    from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
+
+    kafka = KafkaBus(settings.kafka)
+    if not settings.api:
+        return kafka
+    from .apibus import ApiBus
+
+    token = settings.api_token.get_secret_value() if settings.api_token is not None else None
+    return ApiBus(settings.api, token, kafka, settings.kafka.request_timeout)
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """A pool as its log declares it. identity: the hash of the log's first record."""
@@ -89,12 +102,8 @@ class Client:
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
         """A client of the Kafka that the settings name. It connects on first use."""
         told = settings or load_settings(ClientSettings)
-        if bus is None:
-            from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
-
-            bus = KafkaBus(told.kafka)
         return cls(
-            bus,
+            bus or bus_of(told),
             source=told.source,
             actor=told.actor,
             private_key=read_key(told.key) if told.key is not None else None,
