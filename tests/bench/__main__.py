@@ -28,6 +28,7 @@ from . import (
     replaying,
     replicas,
     restart,
+    rollup,
     sim,
     told,
     wasted,
@@ -52,6 +53,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "pause": pause.measure,
     "hosted": hosted.measure,
     "archive": archive.measure,
+    "rollup": rollup.measure,
     "sim": sim.measure,
 }
 

@@ -32,7 +32,8 @@ SERVICES = {
 }
 AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
 API = "api"  # and the query interface over its archive
-MODULES = {**SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api"}
+ROLLUP = "rollup"  # the live figures, without anything of their own
+MODULES = {**SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup"}
 
 
 CANNOT_START = (
@@ -44,7 +45,7 @@ CANNOT_START = (
 class Plan:
     """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
 
-    archive: the auditor, too, with a PostgreSQL of its own; api: and the query interface.
+    archive: the auditor, too, with a PostgreSQL of its own; api: and the query interface. rollup: the live figures, too.
     """
 
     pools: Sequence[str] = ("pool-a",)
@@ -54,6 +55,7 @@ class Plan:
     port: int | None = None
     archive: bool = False
     api: bool = False
+    rollup: bool = False
 
 
 class Stack:
@@ -78,7 +80,7 @@ class Stack:
         self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for the auditor."""
+        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile. Nobody waits for auditor and roll-up."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
             self._opening = ThreadPoolExecutor(1)
@@ -86,6 +88,8 @@ class Stack:
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
+        if self.plan.rollup:
+            self.start_service(ROLLUP)
         if self.plan.archive:
             opened.result()
             self.start_service(AUDITOR)

@@ -16,7 +16,9 @@ ADDRESS = "kafka.json"
 def up(state: Path, gpus: str) -> int:
     """Start everything and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
-    plan = Plan(nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True, api=True)
+    plan = Plan(
+        nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True, api=True, rollup=True
+    )
     stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
     try:
         stack.start()

@@ -34,16 +34,17 @@ class Agents:
         pool = self._pool
         if pool.selection is not None and pool.selection.requests:
             number = pool.selection.number
+            delay = self._time.delays.of("selection", "", number)
             if self._asked != number:
                 self._asked = number
-                if self._time.delays.selection:
-                    self._time.at(self._time.now + self._time.delays.selection, self._answer, number)
+                if delay:
+                    self._time.at(self._time.now + delay, self._answer, number)
                 else:
                     seq = pool.seq
                     yield from self._checkpoints()
                     if pool.seq != seq:
                         return  # and the answer in the turn after
-            if not self._time.delays.selection and self._answered != number:
+            if not delay and self._answered != number:
                 yield from self._answer(number)
         if pool.starting:
             for name in list(pool.starting):
@@ -81,7 +82,7 @@ class Agents:
             key = (job.id, job.attempt, task.index)
             if task.state == "starting" and task.eviction is None and key not in self._starting:
                 self._starting[key] = None
-                yield from self._time.after(self._time.delays.start, self._started, *key)
+                yield from self._time.after(self._time.delays.of("start", job.id, job.attempt), self._started, *key)
 
     def _started(self, name: str, attempt: int, index: int) -> Iterator[Given]:
         del self._starting[name, attempt, index]
@@ -102,6 +103,9 @@ class Agents:
         job, work = self._pool.jobs.get(name), self._works[name]
         if job is None or work.version != version or job.phase not in ("running", "evicting"):
             return
+        if work.fails_now(self._time.now):
+            yield from self._exit(job, [task for task in job.tasks if task.state in ALIVE][:1], FAILED)
+            return
         work.finish(self._time.now)
         if work.outcome.end == "cancelled":
             asked = facts.RequestId(source="owner", id=f"cancel-{name}", digest=NO_HASH)
@@ -114,7 +118,8 @@ class Agents:
         gone = [task.index for task in members if task.state in ALIVE]
         for task in [task for task in members if task.state in ALIVE]:
             yield facts.TaskExited(**self._at(job, task), exit_code=code), REPORTS
-        yield from self._time.after(self._time.delays.release, self._release, job.id, job.attempt, gone)
+        delay = self._time.delays.of("release", job.id, job.attempt)
+        yield from self._time.after(delay, self._release, job.id, job.attempt, gone)
 
     def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[Given]:
         job = self._pool.jobs.get(name)
@@ -154,7 +159,8 @@ class Agents:
             yield facts.EvictionStaged(**said), REPORTS
             if not listens:
                 yield facts.EvictionStaged(**self._at(job, task), stage="term_sent"), REPORTS
-        leaves_after = min(needs, grace) if listens and needs is not None else 0
+        slow = self._time.delays.of("leave", job.id, job.attempt)
+        leaves_after = min(needs if listens and needs is not None else slow, grace)
         code = TERMINATED if not listens or needs is None else YIELDED if needs <= grace else KILLED
         indices = [task.index for task in members]
         self._time.at(self._time.now + leaves_after, self._left, job.id, entry.eviction.decided_seq, indices, code, leaves_after)

@@ -141,6 +141,8 @@ class Simulation:
 
     def _from_outside(self, what: Fact) -> Given:
         fact = self._intake.take(what)
+        if isinstance(fact, facts.NodeJoined):
+            self._outages.announced(fact)
         if isinstance(fact, facts.JobSubmitted) and isinstance(what, facts.JobSubmitted):
             demand = fact.demand
             outcome = self._workload.outcomes.get(demand.job, FOREVER)

@@ -22,6 +22,10 @@ class Outages:
         self._down: dict[int, int] = {}
         self._count = 0
 
+    def announced(self, node: facts.NodeJoined) -> None:
+        """A machine joined later, or is another one now."""
+        self._announced[node.node] = node
+
     def any_down(self, tasks: Iterable[Task]) -> bool:
         """Whether one of these stands on a machine that is down."""
         return bool(self._down) and any(task.node in self._down for task in tasks)

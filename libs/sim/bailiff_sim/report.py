@@ -37,23 +37,23 @@ def page(title: str, notes: Sequence[str], runs: Sequence[Run], found: Sequence[
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
         "<h2>Compared</h2>",
-        _table(*compared(found)),
+        table(*compared(found)),
         "<h2>Waiting by class</h2>",
-        _table(*by_key(found, "waiting", "class ")),
-        _plot("How long jobs wait", _waits, runs, "Share of jobs that waited at most so long."),
-        _plot("GPUs held over time", _held, runs, "GPUs that jobs held, between the first and the last arrival."),
-        _plot("GPUs waited for", _wanted, runs, "GPUs that the jobs in the queue ask for."),
+        table(*by_key(found, "waiting", "class ")),
+        plot("How long jobs wait", waits, runs, "Share of jobs that waited at most so long."),
+        plot("GPUs held over time", held, runs, "GPUs that jobs held, between the first and the last arrival."),
+        plot("GPUs waited for", wanted, runs, "GPUs that the jobs in the queue ask for."),
         "<h2>Waiting by size</h2>",
-        _table(*by_size(found)),
+        table(*by_size(found)),
     ]
     if any(run.jobs and len({job.project for job in run.jobs.values()}) > 1 for run in runs):
         parts += [
             "<h2>Projects</h2>",
             "<p>Of what it was entitled to while it wanted it, how much each project held.</p>",
-            _table(*by_project(found)),
+            table(*by_project(found)),
         ]
     parts.append(f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>")
-    return _document(title, parts)
+    return document(title, parts)
 
 
 def compared(found: Sequence[Mapping[str, object]]) -> Table:
@@ -153,13 +153,15 @@ def _percent(value: object) -> str:
     return f"{100 * value:.1f} %" if isinstance(value, int | float) else "-"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table, its first column to the left."""
     cells = "".join(f"<th>{html.escape(each)}</th>" for each in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _document(title: str, parts: Sequence[str]) -> str:
+def document(title: str, parts: Sequence[str]) -> str:
+    """A whole page of these parts."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     return (
         f"<!doctype html><html lang=en><head>{head}<title>{html.escape(title)}</title><style>{STYLE}</style></head>"
@@ -167,7 +169,8 @@ def _document(title: str, parts: Sequence[str]) -> str:
     )
 
 
-def _plot(title: str, draw: Draw, runs: Sequence[Run], caption: str) -> str:
+def plot(title: str, draw: Draw, runs: Sequence[Run], caption: str) -> str:
+    """One plot of all runs, with its heading."""
     several = len({run.seed for run in runs}) > 1
 
     def all_of_them(axes: Axes) -> None:
@@ -199,24 +202,27 @@ def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
     )
 
 
-def _waits(axes: Axes, run: Run, label: str, colour: str) -> None:
-    waits = np.sort([max(job.waited / HOUR, 1 / 3600) for job in run.jobs.values()])
-    shares = np.arange(1, len(waits) + 1) / max(1, len(waits))
-    keep = np.unique(np.linspace(0, len(waits) - 1, min(len(waits), 600)).astype(int))
-    axes.step(waits[keep], shares[keep], where="post", label=label, color=colour)
+def waits(axes: Axes, run: Run, label: str, colour: str) -> None:
+    """Which share of jobs waited at most so long."""
+    hours = np.sort([max(job.waited / HOUR, 1 / 3600) for job in run.jobs.values()])
+    shares = np.arange(1, len(hours) + 1) / max(1, len(hours))
+    keep = np.unique(np.linspace(0, len(hours) - 1, min(len(hours), 600)).astype(int))
+    axes.step(hours[keep], shares[keep], where="post", label=label, color=colour)
     axes.set_xscale("log")
     axes.set_xlabel("hours in the queue (1 s counts as the least)")
     axes.set_ylim(0, 1.02)
 
 
-def _held(axes: Axes, run: Run, label: str, colour: str) -> None:
+def held(axes: Axes, run: Run, label: str, colour: str) -> None:
+    """GPUs held over time."""
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.held(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
     axes.set_ylim(bottom=0)
 
 
-def _wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
+def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
+    """GPUs waited for over time."""
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.waiting(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
@@ -252,7 +258,7 @@ def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], man
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
         _figure("Work lost against waiting of the high classes", draw, "Down and to the left is better; each point is a policy."),
-        _table(head, rows),
+        table(head, rows),
         f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>",
     ]
-    return _document(title, parts)
+    return document(title, parts)

@@ -1,7 +1,7 @@
 """Virtual time: what was put down for later, in order."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
@@ -14,12 +14,21 @@ Happens = Callable[..., Iterator[Given]]
 class Delays:
     """What things take in a pool, µs. start: from the order to a task that runs; release: from its exit to a GPU seen free.
 
-    selection: until victim selection has answered. Where all are 0, results depend on nothing but the trace and the policy.
+    selection: until victim selection has answered; leave: from the notice to the exit of who does not save. Where all are 0,
+    results depend on nothing but the trace and the policy. seen: of these what one took, by its name, job and attempt (of a
+    selection: no job, and its number), where that is known.
     """
 
     start: int = 0
     release: int = 0
     selection: int = 0
+    leave: int = 0
+    seen: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
+
+    def of(self, what: str, job: str, attempt: int) -> int:
+        """What this one takes."""
+        usual: int = getattr(self, what)
+        return self.seen.get((what, job, attempt), usual)
 
 
 AT_ONCE = Delays()

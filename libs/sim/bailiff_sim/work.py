@@ -15,15 +15,15 @@ class Work:
     """
 
     __slots__ = (
-        "_gpus", "attempt", "base", "done", "finished", "held", "lost", "outcome", "overhead", "reported", "running", "safe",
-        "since", "size", "starts", "version",
+        "_gpus", "attempt", "base", "done", "failed", "finished", "held", "lost", "outcome", "overhead", "reported", "running",
+        "safe", "since", "size", "starts", "version",
     )  # fmt: skip
 
     def __init__(self, outcome: Outcome, gpus: list[int]) -> None:
         """gpus: thousandths of GPUs of each member."""
         self.outcome, self.size, self._gpus = outcome, len(gpus), gpus
         self.done = self.safe = self.base = self.since = self.running = self.version = 0
-        self.attempt = self.starts = self.held = self.lost = self.overhead = self.reported = 0
+        self.failed = self.attempt = self.starts = self.held = self.lost = self.overhead = self.reported = 0
         self.finished = False
 
     def gpus_of(self, index: int) -> int:
@@ -94,10 +94,22 @@ class Work:
         return self.done
 
     def ends_at(self) -> int | None:
-        """When it has done all, if nothing happens."""
+        """When it has done all, or fails on the way, if nothing else happens."""
         if not self.running:
             return None
-        return self.since + -(-(self.outcome.run_time - self.done) * self.size // self.running)
+        left = max(0, min(self.outcome.run_time, self._fails_at()) - self.done)
+        return self.since + -(-left * self.size // self.running)
+
+    def fails_now(self, now: int) -> bool:
+        """Whether it has come to a moment at which it fails, and has more to do; that moment is over then."""
+        done = self.done_by(now)
+        fails = done >= self._fails_at() and done < self.outcome.run_time
+        self.failed += fails
+        return fails
+
+    def _fails_at(self) -> int:
+        fails = self.outcome.fails
+        return fails[self.failed] - self.lost if self.failed < len(fails) else self.outcome.run_time
 
     def new_checkpoint(self, now: int) -> tuple[int, int] | None:
         """Its own newest checkpoint that nobody was told of: the work in it, and how long ago it was made."""

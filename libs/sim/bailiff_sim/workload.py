@@ -18,7 +18,8 @@ class Outcome:
     run_time: undisturbed work with all of its tasks. checkpoint_every: work between two checkpoints of its own; None: it makes
     none. save_time: how long it takes to save once it is told to leave; None: it does not listen for that. restart_cost: what
     each attempt after the first takes before work goes on. end: how it ends after its run time, by its own exit code, or
-    because its owner cancels it then.
+    because its owner cancels it then. fails: before that, each time that so much of its work is done or done again (all attempts
+    together), a member fails.
     """
 
     run_time: int
@@ -26,6 +27,7 @@ class Outcome:
     save_time: int | None = None
     restart_cost: int = 0
     end: End = "succeeded"
+    fails: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
