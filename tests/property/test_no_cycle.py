@@ -27,7 +27,7 @@ STEP = 1_000
 MOST_ROUNDS = 80
 STEPS = (0, 0, 1_000_000, 600_000_000)  # µs from one pass to the next
 CYCLES_OF_PREEMPT = (1460,)
-WORTH_KEEPING = (802, 1354)  # were cycles once
+WORTH_KEEPING = (802, 1354, 1891)  # two were cycles once; in the last two of a batch take surplus of one job
 FEW_TIGHT = 60
 MANY_TIGHT = 8_000
 CYCLES_OF_PROMISES = (153,)
@@ -161,7 +161,7 @@ def test_without_displaced_asker_jobs_would_reclaim_from_each_other_for_ever(see
 
 
 @pytest.mark.parametrize("seed", WORTH_KEEPING)
-def test_what_went_round_once_settles(seed: int) -> None:
+def test_what_went_wrong_once_settles(seed: int) -> None:
     settles(seed)
 
 
