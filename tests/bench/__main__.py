@@ -29,6 +29,7 @@ from . import (
     replicas,
     restart,
     rollup,
+    sim,
     told,
     wasted,
 )
@@ -53,6 +54,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "hosted": hosted.measure,
     "archive": archive.measure,
     "rollup": rollup.measure,
+    "sim": sim.measure,
 }
 
 

@@ -73,6 +73,7 @@ def assemble(trace: Trace, cluster: Sequence[Machine], choices: Choices, seed: i
             priority_class=_class_of(job, trace, choices, random),
             project=job.project or None,
             max_failures=0,
+            elastic="restart",
         )
         request = RequestId(source="trace", id=job.name, digest=NO_HASH)
         happenings.append(Happening(at, JobSubmitted(request=request, demand=asked, spec_digest=NO_HASH)))

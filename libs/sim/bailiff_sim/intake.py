@@ -48,15 +48,15 @@ class Intake:
             changed["elastic"] = "restart"
         names = rules.projects
         if not names:
-            changed["project"] = None
+            changed |= {"project": None} if demand.project is not None else {}
         elif all(demand.project != each.name for each in names) and any(each.name == DEFAULT_PROJECT for each in names):
             changed["project"] = DEFAULT_PROJECT
-        demand = demand.model_copy(update=changed)
+        demand = demand.model_copy(update=changed) if changed else demand
         problem = self._problem(demand)
         if problem is not None:
             self.refused[demand.job] = problem
             return rejected("refused", problem, demand.job)
-        return fact.model_copy(update={"demand": demand})
+        return fact.model_copy(update={"demand": demand}) if changed else fact
 
     def _problem(self, demand: JobDemand) -> str | None:
         pool = self._pool
