@@ -14,10 +14,11 @@ from .measure import by_bytes, exact, of_job, of_members, of_places
 from .tree import Tree
 
 JOURNAL_KEPT = 10_000
+NOBODY: frozenset[int] = frozenset()
 NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Counted:
     """What is counted of one job, and where. uncounted: members that have a place, but are on their way out of it."""
 
@@ -25,7 +26,7 @@ class _Counted:
     preemptible: bool
     allocated: Amounts
     requested: Amounts
-    uncounted: frozenset[int] = frozenset()
+    uncounted: frozenset[int] = NOBODY
 
 
 class Usage:
