@@ -25,6 +25,7 @@ from . import (
     pause,
     placements,
     preemptions,
+    projects,
     replicas,
     restart,
     told,
@@ -35,6 +36,7 @@ from .table import Row, Run, show
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "core": core.measure,
     "engine": engine.measure,
+    "projects": projects.measure,
     "intake": intake.measure,
     "fold": fold.measure,
     "told": told.measure,

@@ -48,7 +48,6 @@ from bailiff_core.records.facts import (
     WriterStarted,
 )
 from bailiff_core.records.payload import Fact
-from bailiff_core.scene import make_ready
 from bailiff_core.turn import wake_at
 from bailiff_core.verbs.failure import DecisionError
 
@@ -136,7 +135,7 @@ class Writer:
         self._outbox = Outbox(producer, self._ambient, self._metrics, self._view.domain)
         try:
             await self._begin()
-            make_ready(self._pool)
+            self._view.ready_to_decide()
             await self._specs.load(self._view.bus)
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._recorded = dict(self._pool.inputs)

@@ -12,7 +12,6 @@ from bailiff_bus.messages import Proposal
 from bailiff_bus.view import DomainView
 from bailiff_core.engine import LOGIC
 from bailiff_core.model.pool import Pool
-from bailiff_core.scene import make_ready
 from bailiff_core.victims.batch import select_batch
 
 AGAIN_AFTER = 2_000_000
@@ -37,7 +36,7 @@ async def select_for_ever(view: DomainView, ambient: Ambient, search: Search) ->
     """Answer every selection once, and again while the log shows no reaction."""
     producer = await view.bus.producer()
     proposal, sent_at = Proposal(number=0, computed_at=0, logic=LOGIC, answers=()), 0
-    make_ready(view.pool)
+    view.ready_to_decide()
     try:
         while True:
             await view.advance(LONGEST_WAIT)

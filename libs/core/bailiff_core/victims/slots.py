@@ -358,13 +358,15 @@ def _that_matter(parts: list[list[Option]], short: int) -> list[list[Option]]:
     """At most `short` parts are used. For each gain, a part beaten by so many others is not one of them."""
     if len(parts) <= short:
         return parts
-    kept: dict[int, None] = {}
-    for gain in range(1, min(short, max(options[-1].gain for options in parts)) + 1):
-        able = []
-        for at, options in enumerate(parts):
-            if options[-1].gain >= gain:
-                able.append((next(option.key for option in options if option.gain >= gain), at))
-        kept.update((at, None) for _, at in nsmallest(short, able))
+    most = min(short, max(options[-1].gain for options in parts))
+    able: list[list[tuple[Key, int]]] = [[] for _ in range(most)]
+    for at, options in enumerate(parts):
+        enough = 0  # for so many slots the options before are
+        for option in options:
+            for gain in range(enough, min(option.gain, most)):
+                able[gain].append((option.key, at))
+            enough = option.gain
+    kept = {at: None for some in able for _, at in nsmallest(short, some)}
     return [parts[at] for at in sorted(kept)]
 
 
