@@ -67,11 +67,9 @@ def busy(nodes: int, scope: str) -> Pool:
         sketch.node(f"node-{n}")
     number = 0
     for n in range(nodes):
-        first = 0
+        first, project = 0, _team(2 * (n % (DEPARTMENTS * TEAMS // 2)) + (n % 4 >= BORROWERS))
         for gpus in JOBS_OF_A_NODE[n % len(JOBS_OF_A_NODE)]:
             age = 60_000_000 * (1 + number * 7919 % 500)
-            at = number * 13 % (DEPARTMENTS * TEAMS // 2)
-            project = _team(2 * at + (n % 4 >= BORROWERS))
             priority = (50, 50, 50, 75)[number * 7 % 4]
             job = sketch.running(f"job-{number}", f"node-{n}", range(first, first + gpus), age=age, priority=priority)
             _belongs(job, project)

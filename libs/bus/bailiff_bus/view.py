@@ -116,7 +116,7 @@ class DomainView:
         self.metrics.log_head.labels(self.domain).set(self.pool.seq)
 
     def ready_to_decide(self) -> None:
-        """Build what decisions keep up to date, so that the first does not wait for it. It stays: no garbage is looked for there."""
+        """Build what decisions keep up to date: the first is not to wait for it. It stays, so no garbage is looked for in it."""
         make_ready(self.pool)
         gc.freeze()
 

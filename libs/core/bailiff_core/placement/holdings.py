@@ -96,12 +96,12 @@ class Level:
         self.shrinks[number] = any(standing.shrinks for standing, _ in here)
         self.youngest[number] = max((standing.age[0] for standing, _ in here), default=0)
 
-
     def put_all(self, held: dict[int, list[tuple[Standing, Share]]]) -> None:
         """`put` for many nodes."""
         width = self.least.shape[1]
         rows: Ints = np.fromiter(held, np.int64, len(held))
-        counts, largest, nothing, shrinks, youngest, since, at = ([] for _ in range(7))
+        counts: list[int] = []
+        largest, nothing, shrinks, youngest, since, at = ([0] * 0 for _ in range(6))
         fewest_jobs, fewest_tasks, least = _Tables(_fewest, width), _Tables(_fewest, width), _Tables(_least, width)
         for number, here in held.items():
             sizes = [share.gpus for _, share in here]
@@ -113,7 +113,7 @@ class Level:
             largest.append(max([share.stays for _, share in here]))
             nothing.append(sum([share.for_nothing for _, share in here]))
             youngest.append(max([standing.age[0] for standing, _ in here]))
-            shrinking = any([standing.shrinks for standing, _ in here])
+            shrinking = any(standing.shrinks for standing, _ in here)
             shrinks.append(shrinking)
             fewest_jobs.add(sizes)
             fewest_tasks.add([size for _, share in here for size in share.of_tasks])

@@ -44,7 +44,9 @@ class NodeRoom:
         self.usable = usable
         self.gone = False
         self._devices = node.devices
-        self.models, self.units = _kinds(tuple([(d.number, d.model, units_of(d)) for d in node.devices if usable >> d.number & 1]))
+        self.models, self.units = _kinds(
+            tuple([(d.number, d.model, units_of(d)) for d in node.devices if usable >> d.number & 1])
+        )
         self.put(unheld, later)
 
     def describes(self, node: Node) -> bool:

@@ -59,7 +59,7 @@ class _Column:
 
 @dataclass(slots=True)
 class Rates:
-    """Least prices of so many slots more on each node: GPUs by class, then work lost, as one whole number (`LARGEST`: impossible).
+    """Least prices of so many slots more on each node: GPUs by class, then work lost, as one number (`LARGEST`: impossible).
 
     taken: how many GPUs of each class. whole: nodes whose jobs go whole or not at all. breaks: those that may be left broken.
     """
