@@ -196,6 +196,48 @@ class Reclaim:
         return self._within_quota[project]
 
 
+class Losses:
+    """`Reclaim.admits` of units that are taken one after the other, and given back in the opposite order.
+
+    What was taken must be admitted before more is. A job's later units are taken before its earlier ones.
+    """
+
+    def __init__(self, reclaim: Reclaim, usage: Usage) -> None:
+        self._reclaim, self._usage = reclaim, usage
+        self._taken: dict[str, Amounts] = {}
+        self._last: dict[str, Amounts] = {}  # of each job, what the unit holds that may be the last to go
+        self._ends: dict[str, dict[Amounts, int]] = {}  # of each losing project, how often that is so much
+        self._order: list[tuple[str, str, Amounts, Amounts | None]] = []
+
+    def take(self, unit: Unit) -> bool:
+        """Whether all that is taken now may be."""
+        job, held = unit.job, self._usage.held_by(unit)
+        project = self._reclaim.loser(job)
+        before = self._last.get(job.id)
+        self._order.append((project, job.id, held, before))
+        if before is None or unit.core:
+            self._put(project, job.id, held)
+        taken = self._taken[project] = self._taken.get(project, NOTHING).plus(held)
+        return any(self._reclaim.may_take_more(job, taken.minus(last)) for last in self._ends[project])
+
+    def give_back(self) -> None:
+        """What was taken last is not."""
+        project, job, held, before = self._order.pop()
+        self._taken[project] = self._taken[project].minus(held)
+        if self._last[job] != before:
+            self._put(project, job, before)
+
+    def _put(self, project: str, job: str, held: Amounts | None) -> None:
+        ends, before = self._ends.setdefault(project, {}), self._last.pop(job, None)
+        if before is not None:
+            ends[before] -= 1
+            if not ends[before]:
+                del ends[before]
+        if held is not None:
+            self._last[job] = held
+            ends[held] = ends.get(held, 0) + 1
+
+
 def _at_least(usage: Usage, unit: Unit, place: GangPlace | None) -> Amounts:
     return of_unit(unit, usage.largest) if place is None else usage.taken_by(unit, place)
 
