@@ -134,7 +134,7 @@ class Search:
         for chain in self.field.chains.values():
             allowed: list[Step] = []
             for step in chain:
-                if self.terms.forbids(self._units([*allowed, step])) is not None:
+                if not self.terms.allows(self._units([*allowed, step])):
                     break
                 allowed.append(step)
             if allowed:
@@ -279,7 +279,7 @@ class Search:
             last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
             if any(self._stands_beside(unit) for unit in (*whole, *last)):
                 return False  # nobody leaves so that somebody else may move
-        return self.terms.forbids(units, taken) is None and self.terms.objects(taken) is None
+        return self.terms.allows(units, taken) and self.terms.objects(taken) is None
 
     def _stands_beside(self, unit: Unit) -> bool:
         """Whether the asker fits although this is put back."""
@@ -302,7 +302,7 @@ class _AllTogether:
 
     def leave(self, step: Step) -> bool:
         self._gone.append(step.unit)
-        return self._terms.forbids(self._gone[::-1], [] if self._with_moves else None) is None
+        return self._terms.allows(self._gone[::-1], [] if self._with_moves else None)
 
     def come_back(self) -> None:
         self._gone.pop()
