@@ -48,10 +48,12 @@ check: install-dev ## lint, types, import walls, generated docs
 	$(BIN)/lint-imports
 	$(BIN)/python -m bailiff_bus.generate --check docs/events
 	$(BIN)/python -m bailiff.planschemas --check docs/schemas
+	$(BIN)/python -m bailiff_auditor.api.describe --check docs/schemas/api.json
 
 docs: install-dev ## write the generated event reference anew
 	$(BIN)/python -m bailiff_bus.generate docs/events
 	$(BIN)/python -m bailiff.planschemas docs/schemas
+	$(BIN)/python -m bailiff_auditor.api.describe docs/schemas/api.json
 
 bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -9,6 +10,24 @@ from tests.kafka_fixtures import kafka, private_kafka  # noqa: F401
 from tests.postgres_fixtures import database, postgres, private_postgres  # noqa: F401
 from tests.survival import _stages, stage  # noqa: F401
 from tests.system import _battered_systems, _calm_systems, battered, system  # noqa: F401
+
+SHARED = ("_stages", "_battered_systems", "_calm_systems", "kafka", "postgres")
+"""Running parts that tests share, which live from their first use to the end of the run; those that cost most to keep first."""
+WITH_PROCESSES = {"acceptance", "integration", "process"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs nothing running goes first, and what shares running parts last, file by file.
+
+    So a mistake shows early, and idle brokers and services do not take the machine from all other tests.
+    """
+    latest: dict[Path, int] = {}
+    for item in items:
+        used = getattr(item, "fixturenames", ())
+        begins = next((len(SHARED) - at for at, name in enumerate(SHARED) if name in used), 0)
+        alone = item.path.parent.name not in WITH_PROCESSES
+        latest[item.path] = max(latest.get(item.path, 0), 0 if alone and not begins else 1 + begins)
+    items.sort(key=lambda item: latest[item.path])
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,10 @@ from . import (
     placements,
     preemptions,
     projects,
+    replaying,
     replicas,
     restart,
+    rollup,
     told,
     wasted,
 )
@@ -39,6 +41,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "projects": projects.measure,
     "intake": intake.measure,
     "fold": fold.measure,
+    "replay": replaying.measure,
     "told": told.measure,
     "placements": placements.measure,
     "preemptions": preemptions.measure,
@@ -51,6 +54,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "pause": pause.measure,
     "hosted": hosted.measure,
     "archive": archive.measure,
+    "rollup": rollup.measure,
 }
 
 

@@ -70,9 +70,9 @@ def _parse_and_hash(wires: list[Wire]) -> None:
         digest.hexdigest()
 
 
-def _fold(wires: list[Wire]) -> None:
+def _fold(wires: list[Wire], domain: str = DOMAIN) -> None:
     """What AuditReader and DomainView do with records: so many at a time, the garbage collector off, as at a start."""
-    pool, head = Pool(), ChainHead(DOMAIN)
+    pool, head = Pool(), ChainHead(domain)
     gc.disable()
     for begin in range(0, len(wires), READ_AT_ONCE):
         records = []

@@ -18,6 +18,7 @@ import pytest
 
 from bailiff import walk
 from bailiff.client import Client
+from bailiff.replaying import replay
 from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.messages import JobSpec
 from bailiff_bus.port import BusUnavailable
@@ -154,7 +155,7 @@ async def proved(port: int) -> walk.Verification:
         domain = await client.domain(DOMAIN)
         spans = {domain.partition: (await client.audit_spans())[domain.partition]}
         verified = await walk.verify(DOMAIN, client.messages(AUDIT.name, spans))
-        replayed = await walk.replay(DOMAIN, client.messages(AUDIT.name, spans))
+        replayed = await replay(DOMAIN, lambda: client.messages(AUDIT.name, spans))
     assert verified["ok"], verified["broken"]
     assert replayed["ok"], (replayed["difference"], replayed["error"])
     return verified

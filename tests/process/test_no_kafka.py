@@ -199,12 +199,12 @@ def test_settings_that_do_not_fit_are_one_sentence_and_exit_code_two(start: Star
     (tmp_path / "torn.toml").write_text("[kafka\n")
     (tmp_path / "odd.toml").write_text("favourite_colour = 'green'\n")
     (tmp_path / "twice.yaml").write_text("pools: [{name: pool-a, partition: 0}, {name: pool-a, partition: 1}]\n")
-    (tmp_path / "policy.yaml").write_text("priority_classes: []\n")
+    (tmp_path / "policy.yaml").write_text("backfil: greedy\n")
     wrong = [
         ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "torn.toml")}, "torn.toml: not TOML"),
         ("victim-selection", {"BAILIFF_SETTINGS": str(tmp_path / "odd.toml")}, "favourite_colour"),
         ("eviction-executor", {"BAILIFF_POOLS": str(tmp_path / "twice.yaml")}, "pool-a is taken by pool pool-a"),
-        ("admission", {"BAILIFF_POLICY": str(tmp_path / "policy.yaml")}, "policy.yaml: not a policy"),
+        ("admission", {"BAILIFF_POLICY": str(tmp_path / "policy.yaml")}, "policy.yaml:1: backfil: no such field"),
         ("node-agent", {"BAILIFF_NODES": '[{"name": "n", "domain": "pool-a", "gpus": "a few"}]'}, "a few"),
     ]
     for (service, _, expected), each in [(case, start(case[0], case[1])) for case in wrong]:

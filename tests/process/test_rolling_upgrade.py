@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.system import PATIENCE_S, System, Watch
@@ -36,16 +37,6 @@ class Release:
         """With this, Python imports the release's packages and nobody else's."""
         rooms = sorted(path.parent for path in self.folder.glob("*/*/pyproject.toml"))
         return {"PYTHONPATH": os.pathsep.join(map(str, rooms))}
-
-    def bailiff(self, *arguments: str) -> dict[str, object]:
-        """What this release's command answers, as JSON."""
-        command = [sys.executable, "-m", "bailiff", *arguments, "-o", "json"]
-        done = subprocess.run(
-            command, env={**os.environ, **self.environment}, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +89,7 @@ def upgrade(tmp_path: Path, previous: Release) -> Iterator[Upgrade]:
 
 
 @pytest.mark.parametrize("agents", ["last", pytest.param("first", marks=pytest.mark.long)])
-async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgrade, agents: str, tmp_path: Path) -> None:
+async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgrade, agents: str) -> None:
     system = upgrade.system
     steps = (*CONTROL, "node-agent") if agents == "last" else ("node-agent", *CONTROL)
     async with system.watch("pool-a") as watch:
@@ -135,30 +126,31 @@ async def test_jobs_run_on_while_service_after_service_is_replaced(upgrade: Upgr
         watch.assert_started_once(*jobs)
         assert watch.job("lasting").attempt == 1
         assert watch.job("cheap").attempt == 2
-        await both_engines_agree(watch, upgrade.previous, tmp_path)
+        await both_engines_agree(watch, system)
 
 
-async def both_engines_agree(watch: Watch, previous: Release, folder: Path) -> None:
-    """One chain; each release decides its own turns again, byte for byte, and the present one folds all of it."""
+async def both_engines_agree(watch: Watch, system: System) -> None:
+    """One chain; each release's engine decides its own turns again, byte for byte: the one before from its wheel, out of git."""
     replayed = await watch.verify(other_engines=True)
     began = [entry for entry in watch.entries if isinstance(entry.record.data, WriterStarted)]
     logics = [entry.record.data.logic for entry in began]
     assert logics == sorted(logics)
     assert logics[0] < logics[-1] == LOGIC
-    handover = next(entry for entry in began if entry.record.data.logic == LOGIC)
-    file = folder / "previous.jsonl"
-    bailiff(watch.system, "audit", "export", "--before", str(handover.record.seq), str(file))
-    found = previous.bailiff("audit", "replay", "--file", str(file))
-    assert found["ok"]
-    assert found["turns_of_other_engines"] == 0
-    created = 1  # the turn before the first writer names its engine holds no decision, and both count it
-    assert found["turns_decided_again"] == replayed.skipped_turns + created
-    assert replayed.turns > replayed.skipped_turns
+    (present,) = bailiff(system, "engine", "list")["engines"]
+    assert present["digest"] == began[-1].record.data.digest, "admission has kept its own"
+    assert bailiff(system, "audit", "replay")["turns_of_other_engines"] == replayed.skipped_turns + 1  # the log's very first
+    bailiff(system, "engine", "keep", "--git", WHICH.read_text().strip(), str(ROOT), "--digest", began[0].record.data.digest)
+    found = bailiff(system, "audit", "replay")
+    assert found["ok"], found
+    assert [engine["decided_by"] for engine in found["engines"]] == ["its wheel", "this release"]
+    assert found["turns_decided_again"] == found["turns"] == replayed.turns
 
 
-def bailiff(system: System, *arguments: str) -> None:
-    """The present command, on this system."""
+def bailiff(system: System, *arguments: str) -> dict[str, Any]:
+    """What the present command says about this system."""
     settings = system.stack.environment("operator", 0)
-    command = [sys.executable, "-m", "bailiff", *arguments]
+    command = [sys.executable, "-m", "bailiff", *arguments, "-o", "json"]
     done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

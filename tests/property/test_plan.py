@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -67,9 +68,20 @@ def planned(document: Mapping[str, Any], rounds: int) -> PlanReport | None:
         return None
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots())
 def test_every_plan_settles_and_keeps_its_promises(document: dict[str, Any]) -> None:
+    settles_and_keeps_its_promises(document)
+
+
+@pytest.mark.long
+@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(snapshots())
+def test_many_more_plans_settle_and_keep_their_promises(document: dict[str, Any]) -> None:
+    settles_and_keeps_its_promises(document)
+
+
+def settles_and_keeps_its_promises(document: Mapping[str, Any]) -> None:
     report = planned(document, ROUNDS)
     if report is None:
         return

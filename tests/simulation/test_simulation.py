@@ -13,7 +13,7 @@ import pytest
 from .shrink import shrink
 from .world import run
 
-FEW = 40
+FEW = 20
 MANY = 10_000
 STEP = 10
 SHRINK_S = 60.0

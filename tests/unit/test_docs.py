@@ -23,6 +23,7 @@ from bailiff.friendly import job_from
 from bailiff.problem import ExitCode as CommandExitCode
 from bailiff.settings import ClientSettings
 from bailiff_admission.settings import AdmissionSettings
+from bailiff_auditor.api.settings import ApiSettings
 from bailiff_auditor.settings import AuditorSettings
 from bailiff_bus.envelope import unwrap
 from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, StartTask, TaskAt
@@ -40,13 +41,20 @@ from bailiff_core.model.policy import Policy
 from bailiff_core.records import AUDIT_TYPES, Break, ChainHead, Record, Wire, continues, encode, facts, record_hash
 from bailiff_node_agent.environment import environment
 from bailiff_node_agent.settings import NodeAgentSettings
+from bailiff_rollup.settings import RollupSettings
 
 ROOT = Path(__file__).parents[2]
-SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor")
+SERVICES = ("admission", "victim_selection", "eviction_executor", "node_agent", "auditor", "rollup")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 ALERTS = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8")))
-NOT_OURS = ALERTS | {"CloudEvents", "ExecStart", "GitHub", "PyTorch"}  # words in two humps that are nobody's type
+NOT_OURS = ALERTS | {
+    "CloudEvents",
+    "ExecStart",
+    "GitHub",
+    "OpenTelemetry",
+    "PyTorch",
+}  # words in two humps that are nobody's type
 
 page = pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
 
@@ -243,7 +251,15 @@ def test_the_architecture_lists_the_topics_as_they_are() -> None:
 def variables() -> dict[str, Any]:
     """Every setting by its variable, with its default."""
     found: dict[str, Any] = {"BAILIFF_SETTINGS": None}
-    for kind in (ServiceSettings, AdmissionSettings, NodeAgentSettings, AuditorSettings, ClientSettings):
+    for kind in (
+        ServiceSettings,
+        AdmissionSettings,
+        NodeAgentSettings,
+        AuditorSettings,
+        ApiSettings,
+        RollupSettings,
+        ClientSettings,
+    ):
         for path, default in leaves(kind):
             found[PREFIX + "__".join(path).upper()] = default
     return found

@@ -1,7 +1,7 @@
 """Which code decides: the release, the digest of the core's source, and the number of its rules."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -30,8 +30,18 @@ def engine_identity() -> EngineIdentity:
 
 def source_digest(package: Traversable) -> str:
     """SHA-256 over the package's Python files, sorted by relative name; names and contents length-prefixed."""
+    return digest_of(sources_of(package))
+
+
+def sources_of(package: Traversable) -> dict[str, bytes]:
+    """The package's Python files by relative name: all that an engine consists of."""
+    return dict(_sources(package, ""))
+
+
+def digest_of(sources: Mapping[str, bytes]) -> str:
+    """`source_digest` of files that were read already."""
     digest = hashlib.sha256()
-    for name, content in sorted(_sources(package, "")):
+    for name, content in sorted(sources.items()):
         for part in (name.encode(), content):
             digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()

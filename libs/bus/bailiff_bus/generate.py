@@ -23,7 +23,7 @@ from pydantic_core import core_schema
 
 from bailiff_bus.complaints import PATTERNS
 from bailiff_bus.envelope import LETTER_HEADER
-from bailiff_bus.messages import MESSAGE_TYPES, DeadLetter, JobSpec
+from bailiff_bus.messages import MESSAGE_TYPES, DeadLetter, JobSpec, RollupState
 from bailiff_bus.metrics import metrics_table
 from bailiff_bus.topics import TOPICS, Topic
 from bailiff_core.engine import RELEASE
@@ -40,11 +40,11 @@ UNITS = {
     "_milli": "thousandths", "_bytes": "bytes", "_gpu_ms": "GPU-ms", "_percent": "%", "memory_used": "bytes",
     "by": "µs",
 }  # fmt: skip
-PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec}
+PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
 
 READ_BY = {
     "bailiff.requests": ("admission",),
-    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "client"),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "rollup", "client"),
     "bailiff.job-specs": ("admission",),
     "bailiff.proposals": ("admission",),
     "bailiff.eviction-progress": ("admission",),
@@ -52,6 +52,7 @@ READ_BY = {
     "bailiff.node-reports": ("admission",),
     "bailiff.job-logs": ("client",),
     "bailiff.seals": ("auditor", "client"),
+    "bailiff.rollup-state": ("rollup",),
 }
 
 HEADERS = {

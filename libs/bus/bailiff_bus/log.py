@@ -157,6 +157,14 @@ class AuditReader:
             else:
                 end = min(end, await self.end())  # it may have been cut short meanwhile
 
+    def judge(self, message: Message) -> Entry | Orphan:
+        """What the message at `offset` is, where somebody else has read it; then stand behind it. Raises `UnreadableRecord`."""
+        if message.offset < self.offset:
+            raise ValueError(f"offset {message.offset} of {self.topic}/{self.partition} was judged before")
+        found = self._judge(message)
+        self.offset = message.offset + 1
+        return found
+
     def move(self, head: ChainHead, offset: int) -> None:
         """Stand here: read on at `offset` as the reader of a log with this head."""
         self.head, self.offset, self._head_at = head, offset, None

@@ -59,16 +59,68 @@ ARCHIVE_BROKEN = Metric(
 )
 SEALED = Metric("bailiff_sealed_records", "gauge", ("domain",), "records under the newest seal")
 POSTGRES_OUTAGES = Metric("bailiff_postgres_outages", "counter", (), "times that the auditor found PostgreSQL unreachable")
+API_STREAMS = Metric("bailiff_api_streams", "gauge", (), "live streams that the query interface keeps open")
+API_ANSWERS = Metric("bailiff_api_answers", "counter", ("status",), "answers of the query interface, by status")
+EVICTIONS = Metric(
+    "bailiff_evictions", "counter", ("domain", "verb", "rule"), "evictions decided, by verb and by what right or for what cause"
+)
+EVICTIONS_AGAIN = Metric(
+    "bailiff_evictions_again",
+    "counter",
+    ("domain", "window"),
+    "victims of others' need that had come back from an eviction less than so long before",
+)
+EVICTIONS_WITHDRAWN = Metric("bailiff_evictions_withdrawn", "counter", ("domain",), "evictions taken back")
+GPU_SECONDS_LOST = Metric(
+    "bailiff_gpu_seconds_lost", "counter", ("domain", "cause"), "GPU-seconds of work lost, by what ended the attempt"
+)
+GPU_SECONDS_SAVED = Metric(
+    "bailiff_gpu_seconds_saved", "counter", ("domain",), "GPU-seconds that evicted jobs would have lost without checkpoints"
+)
+GPU_SECONDS_USED = Metric(
+    "bailiff_gpu_seconds_used", "counter", ("domain", "project"), "GPU-seconds held, by project with all below it; '': the pool"
+)
+GPU_SECONDS_IDLE = Metric(
+    "bailiff_gpu_seconds_idle",
+    "counter",
+    ("domain", "project"),
+    "GPU-seconds held while agents saw the GPUs do nothing",
+)
+GPU_SECONDS_ENTITLED = Metric(
+    "bailiff_gpu_seconds_entitled", "counter", ("domain", "project"), "GPU-seconds that were the project's fair share"
+)
+GPU_SECONDS_AVAILABLE = Metric("bailiff_gpu_seconds_available", "counter", ("domain",), "GPU-seconds of GPUs that could be used")
+PROJECT_GPUS = Metric(
+    "bailiff_project_gpus", "gauge", ("domain", "project", "kind"), "GPUs of a project: used, wanted, quota, limit, fair_share"
+)
+JOBS_SUBMITTED = Metric("bailiff_jobs_submitted", "counter", ("domain", "priority_class"), "jobs submitted")
+WAITING_SECONDS = Metric(
+    "bailiff_waiting_job_seconds", "counter", ("domain", "priority_class"), "seconds that jobs waited, all added up"
+)
+START_SECONDS = Metric(
+    "bailiff_start_seconds", "histogram", ("domain", "priority_class"), "time from a job's request to its first start"
+)
+STARTS_LATE = Metric(
+    "bailiff_starts_late", "counter", ("domain", "priority_class", "percent"), "first starts later than the class promises"
+)
+ROLLUP_TIME = Metric(
+    "bailiff_rollup_time_seconds", "gauge", ("domain",), "log time of the newest record that was counted, Unix seconds"
+)
 ALARMS = Metric("bailiff_alarms", "counter", ("domain", "code"), "alarms raised")
 KAFKA_OUTAGES = Metric("bailiff_kafka_outages", "counter", (), "times that the service found Kafka unreachable")
 READY = Metric("bailiff_ready", "gauge", (), "1 while /readyz answers 200, else 0")
 ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, labelled with the engine in force")
 
 POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
+ROLLUP_METRICS = (  # services/rollup: of a whole log, whichever replica counts it
+    EVICTIONS, EVICTIONS_AGAIN, EVICTIONS_WITHDRAWN, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
+    GPU_SECONDS_ENTITLED, GPU_SECONDS_AVAILABLE, PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, STARTS_LATE,
+    ROLLUP_TIME,
+)  # fmt: skip
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,
     FENCES_REFUSED, *POOL_METRICS, ARCHIVED, ARCHIVE_HEAD, ARCHIVE_LAG, ARCHIVE_BROKEN, SEALED,
-    POSTGRES_OUTAGES, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
+    POSTGRES_OUTAGES, API_STREAMS, API_ANSWERS, *ROLLUP_METRICS, ALARMS, KAFKA_OUTAGES, READY, ENGINE_INFO,
 )  # fmt: skip
 
 
@@ -129,6 +181,8 @@ class Metrics:
         self.archive_broken = self._gauge(ARCHIVE_BROKEN)
         self.sealed = self._gauge(SEALED)
         self.postgres_outages = self._counter(POSTGRES_OUTAGES)
+        self.api_streams = self._gauge(API_STREAMS)
+        self.api_answers = self._counter(API_ANSWERS)
         self.alarms = self._counter(ALARMS)
         self.kafka_outages = self._counter(KAFKA_OUTAGES)
         self.ready = self._gauge(READY)

@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, Self
 
 from structlog.typing import FilteringBoundLogger
 
+from bailiff_bus import tracing
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.health import HealthServer
 from bailiff_bus.logs import configure_logs
@@ -98,6 +99,7 @@ def main(kind: type[Settings], factory: ServiceFactory[Settings], **values: Any)
 def run(factory: ServiceFactory[Settings], settings: Settings) -> ExitCode:
     """Run the service until SIGTERM or SIGINT; a second signal ends the waiting. Returns the exit code."""
     metrics = Metrics()
+    tracing.configure(settings.otlp_endpoint)
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
     async def everything() -> ExitCode:

@@ -93,6 +93,7 @@ class ServiceSettings(BaseSettings):
     instance: Annotated[str, Field(min_length=1, max_length=128)] = Field(default_factory=socket.gethostname)
     pools: Path = Path("pools.yaml")
     stop_timeout_s: Annotated[float, Field(gt=0)] = 20.0
+    otlp_endpoint: str | None = None
 
     @classmethod
     def settings_customise_sources(

@@ -37,6 +37,7 @@ from .messages import (
     Proposal,
     ReplaceNode,
     ReturnNode,
+    RollupWindow,
     SaveTogether,
     ScaleJob,
     SealingKey,
@@ -197,6 +198,23 @@ SEALS = Topic(
     retention=None,
     partitions=1,
 )
+ROLLUPS = Topic(
+    name="bailiff.rollups",
+    key="domain/window",
+    written_by=("rollup",),
+    schemas=(RollupWindow.TYPE,),
+    retention=timedelta(days=90),
+)
+ROLLUP_STATE = Topic(
+    name="bailiff.rollup-state",
+    key="domain",
+    written_by=("rollup",),
+    schemas=("RollupState",),
+    retention=None,
+    max_message_bytes=AUDIT_LIMIT,
+    partitions="one per domain",  # as the log's: who counts a domain has its sums
+    settings={"cleanup.policy": "compact"},
+)
 DEAD_LETTERS = Topic(
     name="bailiff.dead-letters",
     key="source topic",
@@ -210,7 +228,7 @@ TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
         REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, ALARMS,
-        SEALS, DEAD_LETTERS,
+        SEALS, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
     )
 }  # fmt: skip
 
@@ -262,7 +280,7 @@ def check_audit_settings(settings: Mapping[str, str], brokers: int) -> list[str]
 
 
 async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replication: int | None = None) -> list[str]:
-    """Create what is missing, and grow the audit topic to one partition per domain. Returns what was done.
+    """Create what is missing, and grow what has one partition per domain. Returns what was done.
 
     May run again at any time, also beside another that runs. Settings of topics that exist are left alone: see
     `check_audit_settings`. Raises `BusUnavailable`, also while a Kafka that is meant for copies lacks brokers for them:
@@ -300,10 +318,11 @@ async def create_topics(bootstrap: "str | KafkaSettings", domains: int, replicat
             )
             refusals(answer.topic_errors, but_for="TopicAlreadyExistsError")
             done += [f"created {topic.name}" for topic in missing]
-        has = found.get(AUDIT.name, domains)
-        if has < domains:
-            await admin.create_partitions({AUDIT.name: NewPartitions(domains)})
-            done.append(f"{AUDIT.name} has {domains} partitions now, instead of {has}")
+        for topic in TOPICS.values():
+            has = found.get(topic.name, domains)
+            if topic.partitions == "one per domain" and has < domains:
+                await admin.create_partitions({topic.name: NewPartitions(domains)})
+                done.append(f"{topic.name} has {domains} partitions now, instead of {has}")
         await _wait_until_known(admin, domains)
     return done
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bailiff_bus import topics
+from bailiff_bus import topics, tracing
 from bailiff_bus.envelope import wrap
 from bailiff_bus.identity import sign
 from bailiff_bus.log import AuditReader, Entry
@@ -35,6 +35,19 @@ from .problem import ExitCode, Problem
 from .settings import ClientSettings, read_key
 
 WAIT = 0.5
+
+
+def bus_of(settings: ClientSettings) -> Bus:
+    """Kafka, or where it is set the query interface for the logs and Kafka for all else."""
+    from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
+
+    kafka = KafkaBus(settings.kafka)
+    if not settings.api:
+        return kafka
+    from .apibus import ApiBus
+
+    token = settings.api_token.get_secret_value() if settings.api_token is not None else None
+    return ApiBus(settings.api, token, kafka, settings.kafka.request_timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +102,9 @@ class Client:
     def connect(cls, settings: ClientSettings | None = None, bus: Bus | None = None) -> Self:
         """A client of the Kafka that the settings name. It connects on first use."""
         told = settings or load_settings(ClientSettings)
-        if bus is None:
-            from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
-
-            bus = KafkaBus(told.kafka)
+        tracing.configure(told.otlp_endpoint)
         return cls(
-            bus,
+            bus or bus_of(told),
             source=told.source,
             actor=told.actor,
             private_key=read_key(told.key) if told.key is not None else None,
@@ -188,7 +198,7 @@ class Client:
 
     async def requests(self, domain: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None) -> list[Asked]:
         """Publish several requests, in this order; returns when Kafka has all of them."""
-        names = ids or [uuid.uuid4().hex for _ in bodies]
+        names, began = ids or [uuid.uuid4().hex for _ in bodies], self.now()
         wires = [self._wrapped(domain, body, name) for body, name in zip(bodies, names, strict=True)]
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
@@ -200,7 +210,22 @@ class Client:
                 await receipt
         finally:
             await producer.close()
+        await self._trace(domain, bodies, began)
         return [Asked(domain, self.source, name, _job_of(body)) for name, body in zip(names, bodies, strict=True)]
+
+    async def _trace(self, domain: str, bodies: Sequence[RequestBody], began: int) -> None:
+        """The first span of each job that was asked for: the request itself."""
+        jobs = [body.demand.job for body in bodies if isinstance(body, SubmitJob)] if tracing.endpoint() is not None else []
+        traces = {job: tracing.trace_of(domain, job) for job in jobs}
+        spans = [
+            tracing.Span(
+                "bailiff-client", f"request {job}", trace, tracing.span_of(trace, "request"), "", began, self.now(),
+                {"bailiff.pool": domain, "bailiff.job": job},
+            )
+            for job, trace in traces.items()
+        ]  # fmt: skip
+        if spans:
+            await asyncio.to_thread(tracing.export, spans)
 
     def _wrapped(self, domain: str, body: RequestBody, name: str) -> tuple[Headers, bytes]:
         at = self.now()
@@ -209,7 +234,10 @@ class Client:
             said: dict[str, Any] = {"source": self.source, "id": name, "domain": domain, "time_us": at}
             keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
-        headers, value = wrap(body, source=self.source, id=name, domain=domain, time_us=at, actor=self.actor, **proof)
+        context = tracing.header(domain, _job_of(body), "request") if isinstance(body, SubmitJob) else ""
+        headers, value = wrap(
+            body, source=self.source, id=name, domain=domain, time_us=at, actor=self.actor, traceparent=context, **proof
+        )  # fmt: skip
         size = message_size(domain.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:
             text = f"the request has {size} bytes, and {topics.REQUESTS.name} takes up to {topics.REQUESTS.max_message_bytes}"

@@ -6,8 +6,6 @@ Bytes that are not UTF-8 stand as `{"base64": …}`, so that every byte comes ba
 too. The whole file may be gzipped.
 """
 
-import base64
-import binascii
 import gzip
 import json
 import zlib
@@ -15,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from bailiff_bus.messageline import as_line, from_line
 from bailiff_bus.port import Message
-from bailiff_bus.topics import AUDIT
 
 from .problem import ExitCode, Problem
 
@@ -32,12 +30,7 @@ def about_line(domain: str, partition: int, seals: Sequence[dict[str, Any]] = ()
 
 def message_line(message: Message) -> str:
     """The line of one message."""
-    line = {
-        "offset": message.offset,
-        "time": message.time,
-        "headers": [[name, _to_json(value)] for name, value in message.headers],
-        "value": _to_json(message.value),
-    }
+    line = as_line(message.offset, message.time, message.headers, message.value)
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
@@ -99,22 +92,9 @@ class LogFile:
 
     def _message(self, number: int, line: dict[str, Any]) -> Message:
         try:
-            headers = tuple((str(name), _from_json(value)) for name, value in line["headers"])
-            value = _from_json(line["value"])
-            return Message(AUDIT.name, self.partition, int(line["offset"]), int(line["time"]), None, headers, value)
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            return from_line(line, self.partition)
+        except (KeyError, TypeError, ValueError) as error:
             raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
 
     def _fault(self, number: int, text: str, advice: str = "") -> Problem:
         return Problem(ExitCode.USAGE, f"{self.path}:{number}: {text}", advice)
-
-
-def _to_json(raw: bytes) -> str | dict[str, str]:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(raw).decode()}
-
-
-def _from_json(value: str | dict[str, str]) -> bytes:
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"], validate=True)

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from bailiff_bus.complaints import found_text
+from bailiff_bus.policyfile import Faults, fault_lines, faults_of, loose_ends, slips
 from bailiff_bus.yamlfile import LOADER, Lines, UnreadableFile, parse_yaml, read_text
 from bailiff_core.plan import Snapshot, read_snapshot
 from bailiff_core.plan.snapshot import names_of
 
-from .policyfile import Faults, fault_lines, faults_of, loose_ends, slips
 from .problem import ExitCode, Problem
 
 ADVICE = "what a snapshot may hold: docs/plan.md, docs/schemas/snapshot.json"

@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of the files that people and programs exchange with `bailiff plan` and `bailiff policy`.
+"""Writes the JSON Schemas of what people and programs exchange with `bailiff plan`, `bailiff policy` and `bailiff explain`.
 
 python -m bailiff.planschemas docs/schemas            write
 python -m bailiff.planschemas --check docs/schemas    name the files that are not what they should be
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
+from bailiff.explaining import Explained
 from bailiff_bus.generate import Json, Schemas, json_schema
 from bailiff_core.model.policy import Policy
 from bailiff_core.plan import PlanReport, Snapshot
@@ -57,6 +58,7 @@ def schemas() -> dict[str, Json]:
     return {
         "snapshot.json": snapshot,
         "plan.json": json_schema("plan", PlanReport, written=True),
+        "explain.json": json_schema("explain", Explained, written=True),
         "policy.json": _closed(json_schema("policy", Policy, FileSchemas)),
     }
 

@@ -1,121 +1,27 @@
-"""A policy as people write it: a YAML file with durations such as `30s`, checked whole before anything is sent.
+"""A policy as people write it: read from a file, and written as one."""
 
-The contract ignores fields that it does not know, so that they can be added later; a person's typing error must not be
-ignored, so here they are faults.
-"""
-
-import difflib
-import json
-import typing
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 
-from bailiff_bus.complaints import complaints, found_text
-from bailiff_bus.yamlfile import Place
-from bailiff_core.model.amounts import Bounds
-from bailiff_core.model.document import MICROSECONDS, SHORTEST_UNITLESS, parse_duration
+from bailiff_bus import policyfile
+from bailiff_bus.policyfile import NotAPolicy, is_duration
+from bailiff_bus.yamlfile import UnreadableFile
+from bailiff_core.model.document import MICROSECONDS
 from bailiff_core.model.policy import Policy
-from bailiff_core.plan.layout import there_are, tree_faults
-from bailiff_core.plan.snapshot import names_of
-from bailiff_core.plan.values import parse_grace
 
-from .friendly import read_yaml
 from .problem import ExitCode, Problem
-
-ADVICE = "a policy to begin with: bailiff policy show -o yaml"
-Faults = list[tuple[Place, str]]
-ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory")}
 
 
 def read_policy(path: Path) -> Policy:
     """The policy in this file. Raises `Problem` with every fault: file, line, field."""
-    value, lines = read_yaml(path)
-    if isinstance(value, dict) and isinstance(value.get("policy"), dict) and "priority_classes" not in value:
-        value = value["policy"]  # as `policy show -o yaml` prints it
-        lines = {place[1:]: line for place, line in lines.items() if place[:1] == ("policy",)}
-    policy, faults = policy_from(value)
-    if policy is None:
-        text = "\n".join(fault_lines(str(path), lines, faults, "policy"))
-        raise Problem(ExitCode.FOUND_WRONG, text, ADVICE)
-    return policy
-
-
-def policy_from(value: object) -> tuple[Policy | None, Faults]:
-    """The policy that these JSON values are, or every fault with its place."""
-    if not isinstance(value, dict):
-        found = "nothing" if value is None else found_text(value)
-        return None, [((), f"expected the fields of a policy ({', '.join(Policy.model_fields)}), found {found}")]
-    faults = slips(Policy, value)
-    trees = loose_ends(value)
     try:
-        policy = Policy.model_validate_json(json.dumps(value, default=str))
-    except ValidationError as error:
-        faults += trees + [fault for fault in faults_of(error) if fault[0] or not trees]
-        return None, faults
-    return (None if faults else policy), faults
-
-
-def loose_ends(value: object, projects: Iterable[str] = ()) -> Faults:
-    """Classes, projects, topologies and budgets that do not hang together, each fault at its own line.
-
-    projects: names of those that stand elsewhere.
-    """
-    found = _classes_at_odds(value)
-    for name in ("projects", "topologies"):
-        entries = value.get(name) if isinstance(value, dict) else None
-        if isinstance(entries, list) and all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in entries):
-            pairs = [(each["name"], each.get("parent")) for each in entries]
-            found += [(fault.place, fault.text) for fault in tree_faults(pairs, (name,))]
-    known = (*names_of(value.get("projects")), *projects) if isinstance(value, dict) else ()
-    for at, budget in enumerate(_budgets(value)):
-        wanted = budget.get("project") if isinstance(budget, dict) else None
-        if isinstance(wanted, str) and wanted not in known:
-            found.append((("protections", "budgets", at, "project"), f"no project {wanted!r}; {there_are(wanted, known)}"))
-    return found
-
-
-def _classes_at_odds(value: object) -> Faults:
-    """Names that stand twice, and not just one default; nothing where entries are no classes at all."""
-    classes = value.get("priority_classes") if isinstance(value, dict) else None
-    if not isinstance(classes, list) or not classes or len(names := names_of(classes)) < len(classes):
-        return []
-    place: Place = ("priority_classes",)
-    found: Faults = [((*place, at, "name"), f"{name!r} stands twice") for at, name in enumerate(names) if name in names[:at]]
-    defaults = [at for at, entry in enumerate(classes) if entry.get("global_default") is True]
-    said = f"just one class is the global default, found {', '.join(names[at] for at in defaults) or 'none'}"
-    if len(defaults) != 1:
-        found.append(((*place, defaults[1], "global_default") if defaults else place, said))
-    return found
-
-
-def _budgets(value: object) -> list[Any]:
-    protections = value.get("protections") if isinstance(value, dict) else None
-    budgets = protections.get("budgets") if isinstance(protections, dict) else None
-    return budgets if isinstance(budgets, list) else []
-
-
-def faults_of(error: ValidationError) -> Faults:
-    """Each fault with its place: what was expected and what was found."""
-    told = [(each["loc"], complaints([each]).partition(": ")[2]) for each in error.errors(include_url=False)]
-    told = [(place, said.replace("expected an object", "expected fields with their values")) for place, said in told]
-    return [_at_its_amount(place, said) for place, said in told if said]  # what only follows from other faults says nothing
-
-
-def _at_its_amount(place: Place, said: str) -> tuple[Place, str]:
-    """The fault of a quota or a limit, at the resource that it names first."""
-    name, _, rest = said.partition(": ")
-    return ((*place, name), rest) if name in ALSO_WRITTEN[Bounds] and place[-1:] != (name,) else (place, said)
-
-
-def fault_lines(file: str, lines: Mapping[Place, int], faults: Iterable[tuple[Place, str]], whole: str) -> Iterator[str]:
-    """`policy.yaml:7: projects.0.parent: ...` for each fault, once, in the order of the file. whole: what the file is."""
-    told = dict.fromkeys((line_of(lines, place), ".".join(map(str, place)) or whole, said) for place, said in faults)
-    for line, field, said in sorted(told, key=lambda fault: fault[0]):
-        yield f"{file}:{line}: {field}: {said}"
+        return policyfile.read_policy(path)
+    except UnreadableFile as fault:
+        raise Problem(ExitCode.USAGE, str(fault)) from None
+    except NotAPolicy as fault:
+        raise Problem(ExitCode.FOUND_WRONG, str(fault), "a policy to begin with: bailiff policy show -o yaml") from None
 
 
 def policy_document(document: BaseModel) -> dict[str, Any]:
@@ -130,7 +36,7 @@ def policy_document(document: BaseModel) -> dict[str, Any]:
         elif isinstance(value, dict):
             found[name] = {key: list(each) if isinstance(each, tuple) else each for key, each in value.items()}
         else:
-            found[name] = exact_duration(value) if isinstance(value, int) and _is_duration(field) else value
+            found[name] = exact_duration(value) if isinstance(value, int) and is_duration(field) else value
     return found
 
 
@@ -138,56 +44,3 @@ def exact_duration(micros: int) -> str:
     """`90s`, `10m`, `7d`: the largest unit in which it is a whole number."""
     unit = max((unit for unit, size in MICROSECONDS.items() if micros % size == 0), key=lambda unit: MICROSECONDS[unit])
     return f"{micros // MICROSECONDS[unit]}{unit}" if micros else "0s"
-
-
-def _is_duration(field: FieldInfo) -> bool:
-    rules = [*field.metadata, *(rule for part in typing.get_args(field.annotation) for rule in typing.get_args(part)[1:])]
-    return any(isinstance(rule, BeforeValidator) and rule.func in (parse_duration, parse_grace) for rule in rules)
-
-
-def slips(kind: type[BaseModel], value: object, place: Place = ()) -> Faults:
-    """What the contract lets pass and a person did not mean: fields that the document, or one inside it, does not have,
-
-    each with the nearest that it has; and durations without a unit, which would be microseconds.
-    """
-    if not isinstance(value, dict):
-        return []
-    found: Faults = []
-    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-    for name, inner in value.items():
-        field = fields.get(str(name))
-        if field is None:
-            if str(name) not in ALSO_WRITTEN.get(kind, ()):
-                found.append(((*place, str(name)), no_such_field(str(name), [*fields, *ALSO_WRITTEN.get(kind, ())])))
-            continue
-        here = (*place, str(name))
-        if _is_duration(field) and type(inner) is int and 0 < inner < SHORTEST_UNITLESS:
-            found.append((here, f"{inner} would be {inner} microseconds: write the unit, as in {inner}s"))
-        inside = _document_in(field.annotation)
-        if inside is None:
-            continue
-        if isinstance(inner, list):
-            for index, each in enumerate(inner):
-                found += slips(inside, each, (*here, index))
-        elif inside is field.annotation or type(None) in typing.get_args(field.annotation):
-            found += slips(inside, inner, here)
-    return found
-
-
-def no_such_field(name: str, known: Iterable[str]) -> str:
-    """What may stand here instead."""
-    alike = difflib.get_close_matches(name, known := list(known), n=1)
-    return f"no such field; did you mean {alike[0]}?" if alike else f"no such field; there are {', '.join(known)}"
-
-
-def _document_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for inner in typing.get_args(annotation) if (found := _document_in(inner)) is not None), None)
-
-
-def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """The line of the place, or of what it lies in."""
-    while place and place not in lines:
-        place = place[:-1]
-    return lines.get(place, 1)

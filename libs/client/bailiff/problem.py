@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     FOUND_WRONG = 1, "A check found something wrong: audit verify, audit replay, policy check, doctor."
     USAGE = 2, "The command line, a file or a setting does not fit."
     REJECTED = 3, "Admission rejected the request; the reason was printed."
-    UNREACHABLE = 4, "Kafka cannot be reached, or did not answer in time."
+    UNREACHABLE = 4, "Kafka or the query interface cannot be reached, or did not answer in time."
     NOT_FOUND = 5, "There is no such job, node, pool, record or topic."
     NO_ANSWER = 6, "The request is in Kafka, but nobody answered in time; it may still take effect."
     UNREADABLE = 7, "The log holds something that this release cannot read, or that contradicts itself."

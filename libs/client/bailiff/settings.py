@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from bailiff_bus.settings import PREFIX, ServiceSettings
@@ -39,7 +39,8 @@ class ClientSettings(ServiceSettings):
     """On top of the common ones. actor: who asks; key: the file with the private key that signs requests;
 
     domain: the pool that commands are about; project: whose jobs are submitted and listed; source: under which request
-    ids are remembered; cache: where folded state is kept between calls.
+    ids are remembered; cache: where folded state is kept between calls; engines: where wheels of engines are kept by digest;
+    api, api_token: the query interface that logs are read from instead of Kafka.
     """
 
     model_config = SettingsConfigDict(
@@ -52,6 +53,9 @@ class ClientSettings(ServiceSettings):
     project: str | None = None
     source: Annotated[str, Field(min_length=1, max_length=256)] = Field(default_factory=_opaque_source)
     cache: Path = Field(default_factory=_cache)
+    engines: Path = Path(".bailiff/engines")
+    api: str | None = None
+    api_token: SecretStr | None = None
 
 
 def read_key(path: Path) -> bytes:

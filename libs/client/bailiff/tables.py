@@ -4,7 +4,7 @@ Meant to be read at 100 columns; colour only repeats what a word says already.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -21,7 +21,8 @@ from .eventline import plain
 from .events import EventRow
 from .present import AffectedRow, ClassRow, DrainRow, JobDetails, JobRow, MoveRow, NodeRow, PoolRow
 from .projects import ProjectRow, amounts_text
-from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Replayed, Verification
+from .replaying import EngineUsed, Replayed
+from .walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Verification
 
 STATE_STYLES = {
     "running": "green", "succeeded": "green", "ready": "green", "ok": "green", "free": "green",
@@ -706,33 +707,61 @@ def verification(found: Verification) -> RenderableType:
 def replayed(found: Replayed) -> RenderableType:
     """`bailiff audit replay`."""
     facts = _pairs()
-    facts.add_row("records", str(found["records"]))
+    facts.add_row("records", f"{found['records']}, chain checked")
+    if found["from_seq"] or found["to_seq"] + 1 < found["records"]:
+        facts.add_row("decided again", f"#{found['from_seq']} to #{found['to_seq']}, on the fold of what stands before")
     facts.add_row("turns", f"{found['turns']}, of which {found['turns_decided_again']} were decided again")
     facts.add_row("decisions", str(found["decisions"]))
     facts.add_row("state digests", str(found["digests"]))
-    if found["turns_of_other_engines"]:
-        facts.add_row(
-            "not decided again", f"{found['turns_of_other_engines']} turns of engines with other logic: verified and folded only"
-        )
     if found["orphans"]:
         facts.add_row("orphans", str(found["orphans"]))
-    title = (
-        Text(f"{found['domain']}: decided again, every byte is the same", "bold green")
-        if found["ok"]
-        else Text(f"{found['domain']}: deciding again gives something else", "bold red")
-        if found["difference"]
-        else Text(f"{found['domain']}: the log could not be replayed to its end", "bold red")
-    )
-    parts: list[RenderableType] = [title, _indented(facts)]
+    parts: list[RenderableType] = [_verdict(found), _indented(facts)]
+    if len(found["engines"]) > 1 or any(engine["advice"] for engine in found["engines"]):
+        parts += ["", *_engines(found["engines"])]
     difference = found["difference"]
     if difference is not None:
-        parts += ["", Text(f"First difference at #{difference['seq']}, in turn {difference['turn']}:", "red")]
+        where = f"#{difference['seq']}, at {_time(difference['time'] or None)}, in turn {difference['turn']}"
+        by = difference["decided_by"].replace("its wheel", "the engine that the record names, from its wheel")
+        parts += ["", text(f"First difference: {where}, written by the engine {difference['engine']}.", "red")]
+        for name, told in (("It was recorded: ", difference["recorded"]), (f"Decided again by {by}: ", difference["now"])):
+            parts += [Padding(Text.assemble((name, "dim"), plain(line)), (0, 0, 0, 2)) for line in told]
         parts += [Padding(text(field, "bold"), (0, 0, 0, 4)) for field in difference["fields"]]
         for name, said in (("in the log", difference["found"]), ("decided again", difference["expected"])):
             parts.append(Padding(Text.assemble((f"{name}: ", "dim"), plain(said)), (0, 0, 0, 4)))
     if found["error"]:
         parts += ["", text(found["error"], "red")]
     return Group(*parts)
+
+
+def _verdict(found: Replayed) -> Text:
+    if found["difference"] is not None:
+        return Text(f"{found['domain']}: deciding again gives something else", "bold red")
+    if found["error"]:
+        return Text(f"{found['domain']}: the log could not be replayed to its end", "bold red")
+    if found["turns_of_other_engines"]:
+        return Text(f"{found['domain']}: what was decided again is the same, byte for byte; not all of it was", "bold yellow")
+    return Text(f"{found['domain']}: decided again, every byte is the same", "bold green")
+
+
+def _engines(used: Sequence[EngineUsed]) -> Iterable[RenderableType]:
+    listed = table("ENGINE", "RECORDS", "TURNS", "DECIDED AGAIN BY", right=("TURNS",))
+    for engine in used:
+        by = text(engine["decided_by"]) if engine["decided_by"] else Text("nobody: verified and folded only", "yellow")
+        listed.add_row(engine["engine"], f"#{engine['from_seq']} to #{engine['to_seq']}", str(engine["turns"]), by)
+    yield _indented(listed)
+    for engine in used:
+        if engine["advice"]:
+            yield Padding(text(f"To have {engine['engine']} decide its own turns, {engine['advice']}.", "dim"), (0, 0, 0, 2))
+
+
+def engines(found: Mapping[str, Any]) -> RenderableType:
+    """`bailiff engine list`."""
+    listed = table("RELEASE", "LOGIC", "DIGEST", "WHEEL'S SHA-256", "", right=("LOGIC",))
+    for row in found["engines"]:
+        note = text(row["problem"], "red") if row["problem"] else Text("this release" if row["running"] else "", "dim")
+        listed.add_row(text(row["release"]), str(row["logic"] or ""), text(row["digest"][:12]), text(row["sha256"][:12]), note)
+    head = text(f"{found['store']}: {counted(len(found['engines']), 'engine')}; this release is {found['running']['engine']}")
+    return Group(head, _indented(listed)) if found["engines"] else head
 
 
 # --- doctor

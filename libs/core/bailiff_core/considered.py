@@ -55,7 +55,7 @@ def _under(pool: Pool, decision: Decided, answers: Sequence[Answer], verb: Verb)
     for choice in decision.victims if isinstance(decision, decisions.PreemptionDecided) and verb == decision.verb else ():
         taken.setdefault(choice.job, []).extend(numbers(choice.tasks))
     board = Board(scene_of(pool))
-    for answer in _before(decision, answers, verb):
+    for answer in before(decision, answers, verb):
         for choice in answer.victims:
             gone = dict.fromkeys(numbers(choice.tasks))
             units = [unit for unit in units_that_leave(pool.jobs[choice.job]) if all(index in gone for index in unit.indices)]
@@ -69,11 +69,12 @@ def _under(pool: Pool, decision: Decided, answers: Sequence[Answer], verb: Verb)
     return sorted(listed, key=lambda each: (pool.jobs[each.job].seq, each.job, each.tasks))
 
 
-def _before(decision: Decided, answers: Sequence[Answer], verb: Verb) -> list[Answer]:
-    """The answers on whose result this one was computed: of verbs before, and of the same verb before in the queue."""
+def before(decision: Decided, answers: Sequence[Answer], verb: Verb) -> list[Answer]:
+    """The answers on whose result this one was computed, in order: of verbs before, and of the same verb before in the queue."""
     at = next((at for at, answer in enumerate(answers) if answer.request == decision.request), 0)
     mine = VERBS.index(verb)
-    return [answer for place, answer in enumerate(answers) if (VERBS.index(answer.verb), place) < (mine, at)]
+    ordered = sorted(enumerate(answers), key=lambda each: (VERBS.index(each[1].verb), each[0]))
+    return [answer for place, answer in ordered if (VERBS.index(answer.verb), place) < (mine, at)]
 
 
 def _candidate(

@@ -21,6 +21,7 @@ from rich.rule import Rule
 from bailiff import walk
 from bailiff.client import Client
 from bailiff.eventline import lines
+from bailiff.replaying import replay
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.records import decisions, facts
 from bailiff_core.words import duration_text
@@ -107,7 +108,7 @@ async def _prove(client: Client, console: Console) -> bool:
     domain = await client.domain(DOMAIN)
     spans = {domain.partition: (await client.audit_spans())[domain.partition]}
     verified = await walk.verify(DOMAIN, client.messages("bailiff.audit", spans))
-    replayed = await walk.replay(DOMAIN, client.messages("bailiff.audit", spans))
+    replayed = await replay(DOMAIN, lambda: client.messages("bailiff.audit", spans))
     if not verified["ok"] or not replayed["ok"]:
         console.print(f"[red]NOT PROVED[/]: {verified['broken'] or replayed['difference'] or replayed['error']}")
         return False

@@ -48,3 +48,11 @@ def _first_ephemeral() -> int:
         return int(_EPHEMERAL.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return 32_768
+
+
+def kept_port(file: Path) -> int:
+    """The port that this file names; the first time a free one, which it names from then on."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(str(free_port()))
+    return int(file.read_text())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from .identity import Identity, drop_record, read_record, wait_until, write_record
-from .ports import free_port
+from .ports import kept_port
 from .processes import reap, spawn, tail
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
@@ -48,7 +48,6 @@ class EmbeddedPostgres:
         self.folder, self._die_with_parent, self._progress = folder, die_with_parent, progress
         self._settings = dict(settings or {})
         self._popen: subprocess.Popen[bytes] | None = None
-        self._port = 0
 
     @property
     def dsn(self) -> str:
@@ -58,14 +57,7 @@ class EmbeddedPostgres:
     @property
     def port(self) -> int:
         """The same at every start from one folder, so that clients find it again."""
-        file = self.folder / "port"
-        if not self._port and file.exists():
-            self._port = int(file.read_text())
-        if not self._port:
-            self._port = free_port()
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(str(self._port))
-        return self._port
+        return kept_port(self.folder / "port")
 
     @property
     def log(self) -> Path:

@@ -20,7 +20,7 @@ from bailiff_bus.topics import create_topics
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
 from .kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
-from .ports import free_ports
+from .ports import free_ports, kept_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
 
@@ -31,7 +31,9 @@ SERVICES = {
     "node-agent": "bailiff_node_agent",
 }
 AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
-MODULES = {**SERVICES, AUDITOR: "bailiff_auditor"}
+API = "api"  # and the query interface over its archive
+ROLLUP = "rollup"  # the live figures, without anything of their own
+MODULES = {**SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup"}
 
 
 CANNOT_START = (
@@ -43,7 +45,7 @@ CANNOT_START = (
 class Plan:
     """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
 
-    archive: the auditor, too, with a PostgreSQL of its own.
+    archive: the auditor, too, with a PostgreSQL of its own; api: and the query interface. rollup: the live figures, too.
     """
 
     pools: Sequence[str] = ("pool-a",)
@@ -52,6 +54,8 @@ class Plan:
     env: Mapping[str, str] = field(default_factory=dict)
     port: int | None = None
     archive: bool = False
+    api: bool = False
+    rollup: bool = False
 
 
 class Stack:
@@ -76,7 +80,7 @@ class Stack:
         self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until every one is ready; PostgreSQL meanwhile, and nobody waits for the auditor."""
+        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile. Nobody waits for auditor and roll-up."""
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
             self._opening = ThreadPoolExecutor(1)
@@ -84,9 +88,13 @@ class Stack:
         self.start_kafka()
         for name in SERVICES:
             self.start_service(name)
+        if self.plan.rollup:
+            self.start_service(ROLLUP)
         if self.plan.archive:
             opened.result()
             self.start_service(AUDITOR)
+        if self.plan.api:
+            self.start_service(API)
         self._progress("waiting until the services are ready")
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
@@ -120,6 +128,7 @@ class Stack:
         settings = {
             "BAILIFF_KAFKA__BOOTSTRAP": self.kafka.bootstrap,
             "BAILIFF_STATE_DIR": str(self.folder / "state"),
+            "BAILIFF_ENGINES": str(self.folder / "engines"),
             "BAILIFF_POOLS": str(self.folder / "pools.yaml"),
             "BAILIFF_HTTP_PORT": str(port),
             "BAILIFF_INSTANCE": process,
@@ -129,11 +138,18 @@ class Stack:
             settings["BAILIFF_NODES"] = json.dumps([dict(node) for node in self.plan.nodes])
             settings["BAILIFF_MASTER_ADDRESS"] = "127.0.0.1"
             settings["BAILIFF_RUN_AS"] = "agent"  # one person's own machine, root or not
-        if process.startswith(AUDITOR):
+        if process.startswith((AUDITOR, API)):
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
+        if process.startswith(API):
+            settings["BAILIFF_API_PORT"] = str(kept_port(self.folder / "api.port"))
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
+
+    @property
+    def api(self) -> str:
+        """The address of the query interface, the same at every start from one folder."""
+        return f"http://127.0.0.1:{kept_port(self.folder / 'api.port')}"
 
     def address(self, process: str) -> str:
         """The process's HTTP address."""

@@ -16,7 +16,9 @@ ADDRESS = "kafka.json"
 def up(state: Path, gpus: str) -> int:
     """Start everything and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
-    plan = Plan(nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True)
+    plan = Plan(
+        nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True, api=True, rollup=True
+    )
     stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
     try:
         stack.start()
@@ -39,6 +41,7 @@ Bailiff runs. Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
   bailiff list                                            who runs, who waits
   bailiff audit tail -f                                   every decision as it is made
   bailiff audit verify --archive $(cat {state}/archive)   the same log in PostgreSQL, checked by itself
+  curl -s {stack.api}/v1/domains                  the archive over HTTP; BAILIFF_API={stack.api} lets `bailiff` read there
 
   make down                                               end it; `make up` goes on from its state"""
     )

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Sequence
 
-from bailiff_bus import topics
+from bailiff_bus import topics, tracing
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap, wrap_dead_letter
-from bailiff_bus.messages import Alarm, DeadLetter, MessageBody
+from bailiff_bus.messages import Alarm, DeadLetter, MessageBody, StartTask
 from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Batch, Message, Parcel, Producer, Receipt
@@ -64,4 +64,9 @@ class Outbox:
         return f"/bailiff/{self._domain}/admission"
 
     def _wrapped(self, body: MessageBody, message_id: str) -> tuple[tuple[tuple[str, bytes], ...], bytes]:
-        return wrap(body, source=self._source, id=message_id, domain=self._domain, time_us=self._ambient.wall())
+        traceparent = (
+            tracing.header(self._domain, body.job, "start", body.job, body.attempt) if isinstance(body, StartTask) else ""
+        )
+        return wrap(
+            body, source=self._source, id=message_id, domain=self._domain, time_us=self._ambient.wall(), traceparent=traceparent
+        )  # fmt: skip

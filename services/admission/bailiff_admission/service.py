@@ -1,19 +1,17 @@
 """Wiring of admission: settings, views, the group that deals out domains, and one writer per owned domain."""
 
-import json
 from collections import deque
-
-import yaml
-from pydantic import ValidationError
 
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.domains import FollowingService
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
+from bailiff_bus.policyfile import NotAPolicy, read_policy
 from bailiff_bus.port import Bus
 from bailiff_bus.settings import PoolDeclaration, SettingsError
 from bailiff_bus.view import DomainView
+from bailiff_bus.yamlfile import UnreadableFile
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records.facts import InputRejected
 
@@ -73,9 +71,9 @@ def first_policy(settings: AdmissionSettings) -> Policy:
     if settings.policy is None:
         return DEFAULT_POLICY
     try:
-        policy = Policy.model_validate_json(json.dumps(yaml.safe_load(settings.policy.read_text(encoding="utf-8"))))
-    except (OSError, yaml.YAMLError, ValidationError, TypeError) as error:
-        raise SettingsError([f"{settings.policy}: not a policy: {error}"]) from None
+        policy = read_policy(settings.policy)
+    except (UnreadableFile, NotAPolicy) as fault:
+        raise SettingsError(str(fault).splitlines()) from None
     missing = unsupported_policy(policy)
     if missing is not None:
         raise SettingsError([f"{settings.policy}: {missing}"])

@@ -21,7 +21,9 @@ from bailiff_bus.view import StateDiverged
 from .alarms import Alarms, Told
 from .archiver import Archiver
 from .database import AWAY, connect, hold, migrate, migrations
+from .holds import AnotherLog
 from .keeper import NotOurs, position_of
+from .logends import LogEnds
 from .sealer import Sealer
 from .settings import AuditorSettings
 from .usage import follow_usage
@@ -32,7 +34,7 @@ SECOND = 1_000_000
 
 
 class AuditorService:
-    """Archives every declared domain, with two connections for each. told: alarms that this process raised already."""
+    """Archives every declared domain, with two connections for each and one more. told: alarms that were raised already."""
 
     name = "auditor"
 
@@ -127,22 +129,27 @@ class AuditorService:
             except StateDiverged as diverged:
                 await self._alarms.alarm(pool.name, "state-diverged", str(diverged))
                 await asyncio.Event().wait()  # the archive goes on; these figures cannot
-            except OffsetGone as gone:
+            except (OffsetGone, AnotherLog) as gone:
                 logger(domain=pool.name).warning("use over time: reading the log anew", why=str(gone))
                 await asyncio.sleep(LONGEST_PAUSE)
             finally:
                 connection.terminate()
 
     async def _measure_lag(self) -> None:
-        while True:
-            await asyncio.sleep(LAG_EVERY)
-            with suppress(BusUnavailable):
-                spans = await self._bus.spans(topics.AUDIT.name)
-                for pool in self._pools:
-                    archiver = self._archivers.get(pool.name)
-                    if archiver is not None and pool.partition in spans:
-                        behind = spans[pool.partition].end - archiver.offset
-                        self._metrics.archive_lag.labels(pool.name).set(max(0, behind))
+        ends = LogEnds(self._connect)
+        try:
+            while True:
+                await asyncio.sleep(LAG_EVERY)
+                with suppress(BusUnavailable):
+                    spans = await self._bus.spans(topics.AUDIT.name)
+                    for pool in self._pools:
+                        archiver = self._archivers.get(pool.name)
+                        if archiver is not None and pool.partition in spans:
+                            behind = spans[pool.partition].end - archiver.offset
+                            self._metrics.archive_lag.labels(pool.name).set(max(0, behind))
+                    await ends.note({pool.name: spans[pool.partition].end for pool in self._pools if pool.partition in spans})
+        finally:
+            ends.close()
 
     async def _wait_for_postgres(self, pool: PoolDeclaration, failures: int, error: BaseException) -> None:
         why = str(error) or type(error).__name__

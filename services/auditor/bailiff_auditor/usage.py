@@ -4,6 +4,7 @@ A look belongs to the first turn that ends in each stretch of log time, so it is
 once however often it is taken. This reader keeps snapshots of its own; they serve these figures only.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_core.scene import scene_of
+
+from .holds import Holds
 
 WAIT = 1.0
 INSERT = """INSERT INTO project_usage (domain, seq, project, time, used_gpu_milli, fixed_gpu_milli, requested_gpu_milli,
@@ -70,22 +73,46 @@ def _bound(amount: Any) -> int | None:
 async def follow_usage(
     bus: Bus, pool: PoolDeclaration, domain: int, connection: Connection, stretch: int, snapshots: Path
 ) -> None:
-    """For ever. Raises `StateDiverged` where the log's own digests say that this fold is wrong."""
+    """For ever, who holds what with it. Raises `StateDiverged` where the log's own digests say that this fold is wrong."""
     newest = await connection.fetchrow("SELECT seq, time FROM project_usage WHERE domain = $1 ORDER BY seq DESC LIMIT 1", domain)
     looks = Looks(domain, stretch)
     if newest is not None:
         looks.after = newest["seq"]
         looks.last = (newest["time"] - EPOCH_START) // MICROSECOND // stretch
-    view = DomainView(
-        bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=lambda entry: looks.at(view.pool, entry)
-    )
+    holds = await Holds.load(connection, domain)
+
+    def look(entry: Entry) -> None:
+        looks.at(view.pool, entry)
+        holds.at(view.pool, entry)
+
+    async def write() -> None:
+        if looks.rows:
+            rows, looks.rows = looks.rows, []
+            await connection.executemany(INSERT, rows)
+        await holds.write(connection)
+
+    def new_view() -> DomainView:
+        return DomainView(bus, pool.name, pool.partition, Metrics(), snapshots=snapshots, observe=look)
+
+    view = new_view()
+    catching_up: asyncio.Task[None] | None = None
     try:
         await view.open()
-        await view.catch_up()
+        if view.pool.seq > holds.after:  # what changed before that snapshot is not all stored: fold from the start
+            view = new_view()
+        holds.begin(view.pool)
+        catching_up = asyncio.create_task(view.catch_up())
+        while not catching_up.done():
+            await asyncio.wait([catching_up], timeout=WAIT)
+            await write()
+        catching_up.result()
+        if view.pool.seq < holds.after:
+            await holds.forget(connection)
         while True:
-            if looks.rows:
-                await connection.executemany(INSERT, looks.rows)
-                looks.rows.clear()
+            await write()
             await view.advance(WAIT)
     finally:
+        if catching_up is not None:
+            catching_up.cancel()
+            await asyncio.gather(catching_up, return_exceptions=True)
         await view.close()

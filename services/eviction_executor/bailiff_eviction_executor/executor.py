@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from bailiff_bus import gauges, topics
+from bailiff_bus import gauges, topics, tracing
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
@@ -10,6 +10,7 @@ from bailiff_bus.messages import BegunEviction, Evict, GivenUpPlan, SaveTogether
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Producer
 from bailiff_bus.view import DomainView
+from bailiff_core.lifecycle.evictions import evictions_of
 
 from .owed import commands_owed, progress_owed, steps_owed
 
@@ -61,9 +62,19 @@ class Executor:
                 id=self._ambient.fresh().hex(),
                 domain=domain,
                 time_us=self._ambient.wall(),
+                traceparent=self._traceparent(getattr(body, "job", "")),
             )
             sent.append(await producer.send(topic, value, key=message_key.encode(), headers=headers))
             self._log.info("sent", type=type(body).__name__, again=last is not None, seq=pool.seq)
         for acknowledgement in sent:
             await acknowledgement
         self._sent = still
+
+    def _traceparent(self, victim: str) -> str:
+        """Of the eviction that a message is about: it belongs to the trace of whoever the victim leaves for."""
+        job = self._view.pool.jobs.get(victim)
+        if tracing.endpoint() is None or job is None:
+            return ""
+        for leaving in evictions_of(job):
+            return tracing.header(self._view.domain, leaving.eviction.for_job, "evict", victim, leaving.eviction.decided_seq)
+        return ""

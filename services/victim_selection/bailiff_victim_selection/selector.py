@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-from bailiff_bus import topics
+from bailiff_bus import topics, tracing
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
@@ -58,6 +58,7 @@ async def select_for_ever(view: DomainView, ambient: Ambient, search: Search) ->
                     id=f"{proposal.number}@{proposal.computed_at}",
                     domain=view.domain,
                     time_us=ambient.wall(),
+                    traceparent=tracing.header(view.domain, selection.requests[0].job, "select", selection.requests[0].seq),
                 )
                 await (await producer.send(topics.PROPOSALS.name, value, key=view.domain.encode(), headers=headers))
                 sent_at = ambient.boot()

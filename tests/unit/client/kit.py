@@ -59,6 +59,7 @@ class Scribe:
         self.pool = Pool()
         self.head = ChainHead(domain)
         self.records: list[Record] = []
+        self.engine = str(engine_identity())
 
     def begin(self, policy: Policy = DEFAULT_POLICY, logic: int = LOGIC) -> None:
         """The first records of a domain, and its first writer."""
@@ -104,7 +105,7 @@ class Scribe:
     def _note(self, turn: int, epoch: int, turn_end: bool, fact: Fact, actor: str) -> None:
         record = Record(
             domain=self.domain, seq=self.pool.seq + 1, epoch=epoch, turn=turn, turn_end=turn_end, time=self.now, prev="",
-            writer=self.pool.writer, engine=str(engine_identity()), policy=self.pool.policy_revision, type=fact.type_name(),
+            writer=self.pool.writer, engine=self.engine, policy=self.pool.policy_revision, type=fact.type_name(),
             data=fact, actor=actor, auth="signed" if actor else "",
         )  # fmt: skip
         fold(self.pool, record)

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on, preemption_story
 
+from bailiff import explaining
 from bailiff.problem import ExitCode
 from bailiff_core.records import facts
 
@@ -88,13 +90,11 @@ def test_a_job_that_was_rejected_says_so(bailiff: Run, scribe: Scribe) -> None:
 
 
 def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bailiff.cli import explain as command
-
     for number in range(50):
         scribe.submit(f"other-{number}", gpus=8)
     decoded: list[object] = []
-    decode = command.decode
-    monkeypatch.setattr(command, "decode", lambda wire: decoded.append(wire) or decode(wire))
+    decode = explaining.decode
+    monkeypatch.setattr(explaining, "decode", lambda wire: decoded.append(wire) or decode(wire))
     assert bailiff("explain", "train-8").exit_code == ExitCode.DONE
     assert 0 < len(decoded) < len(scribe.records) // 3
 
@@ -103,3 +103,66 @@ def test_it_decodes_only_what_concerns_the_question(bailiff: Run, scribe: Scribe
 def test_a_record_is_told_with_what_came_of_it(bailiff: Run, number: str) -> None:
     told = " ".join(bailiff("explain", number).output.split())
     assert "What came of it?" in told
+
+
+# --- why not that one, and who is next
+
+
+def test_why_not_another_one(bailiff: Run, scribe: Scribe) -> None:
+    found = json.loads(bailiff("explain", "#21", "--not", "train-7", "-o", "json").output)
+    assert found["instead"]["chosen"]
+    assert found["sections"][-1]["question"] == "What would have been without train-7?"
+    told = " ".join(bailiff("explain", "train-8", "--why-not", "train-7").output.split())
+    assert "Searched again without train-7, there is no set that makes room" in told
+    missing = bailiff("explain", "21", "--not", "train-9")
+    assert (missing.exit_code, "there was no job 'train-9' when #21 was decided" in missing.stderr) == (ExitCode.NOT_FOUND, True)
+
+
+def test_who_would_be_next_is_told_of_a_decision_and_of_a_job_where_it_is_asked_for(bailiff: Run) -> None:
+    asked = "Who would be next, if another job like serve-2 came?"
+    for arguments in (["21"], ["train-8", "--next"]):
+        found = json.loads(bailiff("explain", *arguments, "-o", "json").output)
+        assert asked in [section["question"] for section in found["sections"]]
+        assert found["next"]["jobs"] == []
+        assert "waits for room reserved for it" in found["next"]["why"]
+    assert json.loads(bailiff("explain", "train-8", "-o", "json").output)["next"] is None
+
+
+# --- what was on a GPU
+
+
+def test_a_gpu_at_a_time_is_explained_from_kafka_and_from_a_file(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    bailiff("audit", "export", str(file))
+    asked = "gpu-01/gpu2@2026-11-21T12:04:00Z"
+    told = bailiff("explain", asked).output
+    assert "train-8 (attempt 1, task 0) had it since 11-21 12:02:00" in told
+    assert bailiff("explain", asked, "--file", str(file)).output == told
+    at_the_end = json.loads(bailiff("explain", "gpu-01@now", "--file", str(file), "-o", "json").output)
+    assert at_the_end["then"]["time"] == scribe.now
+    assert len(at_the_end["then"]["devices"]) == 8
+    assert {stay["job"] for stay in at_the_end["then"]["devices"][0]["then"]} == {"train-8", "serve-2"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("gpu-09@now", "pool-a has no node 'gpu-09'"),
+        ("gpu-01/gpu8@now", "gpu-01 has no GPU 8: it has 8, counted from 0"),
+        ("gpu-01@soon", "NODE@TIME: expected a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m; found 'soon'"),
+    ],
+)
+def test_a_place_or_time_that_there_is_not(bailiff: Run, asked: str, said: str) -> None:
+    found = bailiff("explain", asked)
+    assert found.exit_code in (ExitCode.NOT_FOUND, ExitCode.USAGE)
+    assert said in " ".join(found.stderr.split())
+
+
+def test_options_about_decisions_do_not_go_with_a_node(bailiff: Run) -> None:
+    assert bailiff("explain", "gpu-01@now", "--all").exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("asked", [["train-8"], ["21", "--not", "train-7", "--all"], ["3"], ["gpu-01@2026-11-21T12:04:00Z"]])
+def test_what_programs_get_is_as_the_published_schema_says(bailiff: Run, asked: list[str]) -> None:
+    schema = json.loads((Path(__file__).parents[3] / "docs" / "schemas" / "explain.json").read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads(bailiff("explain", *asked, "-o", "json").output), schema)

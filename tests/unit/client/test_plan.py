@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from bailiff.cli import app
 from bailiff.planschemas import schemas
-from bailiff.policyfile import policy_from
 from bailiff.problem import ExitCode
 from bailiff_bus import topics
+from bailiff_bus.policyfile import policy_from
 from bailiff_core.model.policy import DEFAULT_POLICY, PreemptionRules, Project
 from bailiff_core.plan import Planning, read_snapshot, run
 

@@ -7,14 +7,14 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.unit.client.kit import SECOND, Scribe, finished_story, preemption_story, quiet_story
+from tests.unit.client.kit import Scribe, finished_story, quiet_story
 
 from bailiff import walk
 from bailiff.logfile import LogFile, about_line, message_line, write_log
 from bailiff.problem import Problem
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
-from bailiff_core.records import Record, Wire, encode, facts, record_hash
+from bailiff_core.records import Wire, encode, facts, record_hash
 
 
 @pytest.fixture
@@ -187,96 +187,6 @@ async def test_a_value_that_nobody_can_read_is_a_break(scribe: Scribe) -> None:
     found = await verified([*log(scribe), message(wire)])
     assert found["broken"] is not None
     assert "this release cannot read" in found["broken"]["meaning"]
-
-
-# --- replay
-
-
-async def replayed(messages: list[Message]) -> walk.Replayed:
-    return await walk.replay("pool-a", stream(messages))
-
-
-async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None:
-    found = await replayed(log(scribe))
-    assert found["ok"], found
-    assert found["turns_decided_again"] == found["turns"] > 20
-    assert found["decisions"] > 10
-
-
-def forged(scribe: Scribe, seq: int, **fields: object) -> list[Message]:
-    """The log with this record's data changed and every record from there on chained anew: a whole chain, and a lie."""
-    messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
-    for record in scribe.records[seq:]:
-        data = record.data
-        if record.seq == seq and data is not None:
-            data = data.model_copy(update=fields)
-        wire = encode(dataclasses.replace(record, prev=prev, data=data))
-        prev = record_hash(wire)
-        messages.append(message(wire, record.seq))
-    return messages
-
-
-def scribe_prev(scribe: Scribe, seq: int) -> str:
-    before = log(scribe)[seq - 1]
-    return record_hash(Wire(before.headers, before.value))
-
-
-def seq_of(scribe: Scribe, name: str) -> int:
-    return next(record.seq for record in scribe.records if record.data is not None and name == record.data.NAME)
-
-
-async def test_replay_names_the_forged_decision_and_its_fields() -> None:
-    scribe = Scribe()
-    preemption_story(scribe)
-    seq = seq_of(scribe, "PreemptionDecided")
-    messages = forged(scribe, seq, expires=1)
-    assert (await verified(messages))["ok"]  # the chain alone cannot show it
-    found = await replayed(messages)
-    assert not found["ok"]
-    assert found["difference"] is not None
-    assert found["difference"]["seq"] == seq
-    (field,) = found["difference"]["fields"]
-    assert field.startswith("expires: 1 was decided, deciding again gives ")
-
-
-async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> None:
-    messages = log(scribe)
-    found = await replayed([*messages[:9], *messages[10:]])
-    assert not found["ok"]
-    assert found["difference"] is None
-    assert "record 9 is missing" in found["error"]
-
-
-async def test_turns_of_another_logic_are_folded_only() -> None:
-    scribe = Scribe()
-    scribe.begin(logic=999)
-    scribe.node("gpu-01")
-    found = await replayed(log(scribe))
-    assert found["ok"]
-    assert found["turns_of_other_engines"] == 2
-    assert found["turns_decided_again"] == 1
-
-
-async def test_a_log_that_cannot_be_folded_is_told_in_one_line(scribe: Scribe) -> None:
-    record = Record(
-        **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
-    )
-    odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
-    wire = encode(dataclasses.replace(record, turn=scribe.pool.turn + 1, data=odd, type=odd.type_name()))
-    found = await replayed([*log(scribe), message(wire)])
-    assert not found["ok"]
-    assert found["error"].startswith(f"#{scribe.head.next_seq}: KeyError")
-
-
-def _fields(record: Record) -> dict[str, object]:
-    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
-
-
-def test_fields_are_compared_deeply() -> None:
-    again = 'T.v1 {"a":{"b":[1,2]},"c":1}'
-    assert walk.differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, deciding again gives 2"]
-    assert walk.differing_fields(again, "U.v1 {}") == []
-    assert walk.differing_fields("the end of the turn", again) == []
 
 
 # --- exported logs

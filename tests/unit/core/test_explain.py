@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.log_builder import MINUTE, SECOND, Story, policy
+from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
 
 from bailiff_core.explain import Section, condition_of, explain_job, explain_record, jobs_of
+from bailiff_core.explain.said import clock
 from bailiff_core.records import Record, decisions, facts
 
 
@@ -335,3 +336,76 @@ def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
         "Task 0 was told at 01-01 00:01:00; it acknowledged at step 6 1s later, had saved step 7 (256MiB in 2s) 4s later,"
         " was sent TERM having saved and not left 2m later, ended by signal 9 1m later and had left its room 1m later."
     )
+
+
+# --- what would free it, and each time it left
+
+
+def told_of(story: Story, job: str, question: str) -> str:
+    history = [record for record in story.records if job in jobs_of(record)]
+    sections = {section.question: section for section in explain_job(story.pool, story.job(job), history)}
+    return " ".join(each.text for each in sections[question].says)
+
+
+def test_who_waits_is_told_what_comes_free_and_when() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("long", gpus=4, run_time_limit=HOUR)
+    story.runs("short", gpus=4, run_time_limit=10 * MINUTE)
+    story.submit("waits", gpus=6, after=MINUTE)
+    told = told_of(story, "waits", "What would free it?")
+    assert "The first job with a run-time limit to reach it is short, at 01-01 00:10:00, with 4 GPUs." in told
+    assert "Then long, at 01-01 01:00:00, with 4 GPUs." in told
+    assert "Going by run-time limits alone there is room for it at 01-01 01:00:00 at the latest, in 59m" in told
+
+
+def test_who_waits_for_jobs_without_a_limit_is_told_which() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("endless", gpus=8)
+    story.submit("waits", gpus=6, after=MINUTE)
+    told = told_of(story, "waits", "What would free it?")
+    assert "that depends on jobs without a run-time limit: endless" in told
+
+
+def test_releases_under_way_reservations_and_gpus_out_of_use_are_told() -> None:
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("low", gpus=7)
+    story.quarantined("n1", next(iter(bits_free(story))))
+    story.submit("high", gpus=6, cls="inference", after=MINUTE)
+    story.propose()
+    story.submit("waits", gpus=8, after=SECOND)
+    story.begin("low", after=SECOND)
+    told = told_of(story, "waits", "What would free it?")
+    assert "On its way out now: low, with 7 GPUs, for high; its grace is over by " in told
+    assert "Reserved for high: 6 GPUs, until " in told
+    assert "1 GPU on n1 cannot be given to anybody" in told
+
+
+def bits_free(story: Story) -> list[int]:
+    node = story.pool.nodes[0]
+    return [device.number for device in node.devices if not node.held.devices >> device.number & 1]
+
+
+def test_every_time_that_it_left_is_told() -> None:
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4)
+    for number in range(3):
+        story.submit(f"high-{number}", gpus=4, cls="inference", after=HOUR)
+        story.propose(after=SECOND)
+        story.yields("low", after=10 * SECOND)
+        story.started(f"high-{number}", after=SECOND)
+        story.ends(f"high-{number}", 0, after=MINUTE)
+        story.started("low", after=SECOND)
+    assert "high-2" in told_of(story, "low", "Why did it have to leave?")
+    for number in (0, 1):
+        decided = [record for record in story.records if isinstance(record.data, decisions.PreemptionDecided)]
+        at = next(record for record in decided if record.data.asker.job == f"high-{number}")
+        told = told_of(story, "low", f"And the time before that ({number + 1} of 3), at {clock(at.time)}?")
+        assert f"told to make room for high-{number}" in told
+        assert "The chosen set costs 4 GPUs of priority 50" in told
+        assert "was sent TERM" in told
+        assert "It got a place again" in told
+        assert f"high-{number + 1}" not in told

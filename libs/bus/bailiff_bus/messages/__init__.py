@@ -54,15 +54,17 @@ from .requests import (
     UndrainNode,
     UnpauseJob,
 )
+from .rollups import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupState, RollupWindow, WorkLost
 from .seals import LogSealed, SealingKey
 
 __all__ = [
-    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClearDevice",
-    "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceReport",
-    "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "Fence", "GivenUpPlan",
-    "JobSpec", "LogSealed", "MessageBody", "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "PauseJob", "Proposal",
-    "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "SaveTogether", "ScaleJob", "SealingKey",
-    "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed",
-    "TaskHasResumed", "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
-    "TaskNotStarted", "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob",
+    "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClassWindow",
+    "ClearDevice", "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty",
+    "DeviceReport", "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached",
+    "EvictionsOf", "Fence", "GivenUpPlan", "JobSpec", "LateStarts", "LogSealed", "MessageBody", "MigrateJob",
+    "NodeAnnounced", "NodeHeartbeat", "PauseJob", "ProjectWindow", "Proposal", "ReplaceNode", "ReportBody",
+    "RequestBody", "ReturnNode", "RollupState", "RollupWindow", "SaveTogether", "ScaleJob", "SealingKey", "SendInventory",
+    "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded", "TaskHasProgressed", "TaskHasResumed",
+    "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared", "TaskNotStarted",
+    "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob", "WorkLost",
 ]  # fmt: skip

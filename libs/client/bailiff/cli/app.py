@@ -14,6 +14,7 @@ from . import (
     classes,
     doctor,
     drain,
+    engine,
     events,
     explain,
     jobs,
@@ -42,7 +43,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, doctor, notify, admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, engine, doctor, notify,
+    admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

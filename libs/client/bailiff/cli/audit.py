@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, proofs, tables, walk
+from bailiff import present, proofs, replaying, tables, walk
 from bailiff.eventline import Line, lines
 from bailiff.logfile import write_log
+from bailiff.moments import Point, end_of, point, wall_clock
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
@@ -153,13 +154,36 @@ async def verify(session: Session, file: FromFile = None, archive: FromArchive =
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
 
-async def replay(session: Session, file: FromFile = None, archive: FromArchive = None) -> ExitCode:
-    """Fold the log, decide every turn again with this release's engine, and compare byte for byte."""
+async def replay(
+    session: Session,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="SEQ|TIME", help="Decide again from the turn of this record or time on.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="Up to the turn of this record or time.")] = None,
+    file: FromFile = None,
+    archive: FromArchive = None,
+) -> ExitCode:
+    """Fold the log, decide every turn again with the engine that its records name, and compare byte for byte.
+
+    Engines of other releases run in processes of their own, from wheels kept by digest (bailiff engine list). TIME is as in
+    2026-01-31T12:00:00Z, or -2h: before now, of a file before its end. What stands before --from is verified and folded.
+    """
     async with source_of(session, file, archive) as source:
+        domain = source.domain
         if source.start.next_seq:
             text = f"{file} begins with record {source.start.next_seq}: replay needs the log from its first record on"
             raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
-        found = await walk.replay(source.domain, source.messages)
+
+    async def read() -> AsyncGenerator[Message, None]:
+        async with source_of(session, file, archive) as source:
+            async for message in source.messages:
+                yield message
+
+    points = [point(each, option) if each is not None else Point() for each, option in ((from_, "--from"), (to, "--to"))]
+    if any(each.ago is not None for each in points):
+        end = wall_clock() if file is None else await end_of(read())
+        points = [each.at(end) for each in points]
+    found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: tables.replayed(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 

@@ -23,7 +23,7 @@ import yaml
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
-from bailiff.client import Client
+from bailiff.client import Client, bus_of
 from bailiff.eventline import Line, plain, styled
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
@@ -68,9 +68,7 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
 
 def make_bus(settings: ClientSettings) -> Bus:
     """The bus of a command. Tests put another in its place."""
-    from bailiff_bus.kafka import KafkaBus  # here, so that what needs no Kafka loads no Kafka client
-
-    return KafkaBus(settings.kafka)
+    return bus_of(settings)
 
 
 @dataclass

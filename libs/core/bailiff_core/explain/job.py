@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.model.units import next_unit
 from bailiff_core.placement.budget import Budget
@@ -14,11 +13,12 @@ from bailiff_core.queue.gates import may_reclaim, over_bounds
 from bailiff_core.queue.order import shares_now
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scene import scene_of
-from bailiff_core.words import cost_text, count_text, duration_text
+from bailiff_core.words import count_text, duration_text
 
-from .said import Section, Sentence, clock, few, have, listed, seqs_of, tasks_text, unstopped
-from .stages import course
-from .victims import EVICTIONS, choice_sentences, decided, needs, refused, rule_text, who_text
+from .evicted import coming_back, takes, takes_parts, times_before, way_out, why_it_left
+from .freeing import what_would_free_it
+from .said import Section, Sentence, clock, few, have, listed, newest, seqs_of, unstopped
+from .victims import decided, refused
 
 SECOND = 1_000_000
 
@@ -31,18 +31,19 @@ def explain_job(pool: Pool, job: Job, history: Sequence[Record]) -> list[Section
     sections = [Section("Where does it stand?", (_standing(pool, job, history),))]
     if job.phase == "pending":
         sections.append(Section("Why does it wait?", tuple(_why_it_waits(pool, job, history))))
-        sections.append(Section("What would free it?", tuple(_what_would_free_it(pool, job, history))))
+        refusal = _newest_refusal(_since_it_waits(history))
+        sections.append(Section("What would free it?", tuple(what_would_free_it(pool, job, refusal))))
     elif job.id in pool.queue:
         sections.append(Section("Why does it not have all of its tasks?", tuple(_as_things_are(pool, job))))
-    evicted = [record for record in history if _takes(record, job.id)]
+    evicted = [record for record in history if takes(record, job.id)]
     if evicted:
-        parts = "some of its tasks" if _takes_parts(evicted[-1], job.id) else "it"
-        sections.append(Section(f"Why did {parts} have to leave?", tuple(_why_it_left(job, evicted[-1], history))))
+        parts = "some of its tasks" if takes_parts(evicted[-1], job.id) else "it"
+        sections.append(Section(f"Why did {parts} have to leave?", tuple(why_it_left(job, evicted[-1], history))))
         sections.append(
-            Section("When is it back, and what protects it then?", tuple(_coming_back(pool, job, evicted[-1], history)))
+            Section("When is it back, and what protects it then?", tuple(coming_back(pool, job, evicted[-1], history)))
         )
-    if evicted:
-        sections.append(Section("How did it leave?", tuple(_way_out(job, evicted[-1], history))))
+        sections.append(Section("How did it leave?", tuple(way_out(job, evicted[-1], history))))
+        sections += times_before(job, evicted, history)
     asked = [record for record in history if _asker_of(record) == job.id]
     if asked:
         sections.append(Section("Who left for it?", tuple(decided(asked[-1]))))
@@ -55,7 +56,7 @@ def _standing(pool: Pool, job: Job, history: Sequence[Record]) -> Sentence:
         rank += f", {job.base_priority} by its class"
     who = f"{job.id} ({rank}{f', project {job.project}' if job.project else ''})"
     if job.phase in ENDED:
-        last = _newest(history, decisions.JobEnded)
+        last = newest(history, decisions.JobEnded)
         reason = last.data.reason if last is not None and isinstance(last.data, decisions.JobEnded) else ""
         why = f", {reason}" if job.phase == "failed" and reason else ""
         return Sentence(
@@ -110,7 +111,7 @@ def _runs(job: Job) -> str:
 
 def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
     lately = _since_it_waits(history)
-    waits = _newest(lately, decisions.JobWaits)
+    waits = newest(lately, decisions.JobWaits)
     if waits is not None:
         assert isinstance(waits.data, decisions.JobWaits)
         yield Sentence(f"When it joined the queue: {unstopped(waits.data.reason)}.", seqs_of(waits.seq))
@@ -121,7 +122,7 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
             seqs_of(_seq_of(history, decisions.JobRequeued)),
         )
     yield from _lateness(pool, job)
-    late = _newest(lately, decisions.ScheduleTimedOut)
+    late = newest(lately, decisions.ScheduleTimedOut)
     if late is not None:
         assert isinstance(late.data, decisions.ScheduleTimedOut)
         follows = {"report": "is only reported", "fail": "ends it", "pass": "lets smaller jobs pass it"}[late.data.then]
@@ -143,9 +144,9 @@ def _why_it_waits(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[S
                 yield Sentence(
                     "Victim selection has been asked who could leave for it, and has not answered yet.", seqs_of(request.seq)
                 )
-    newest = _newest_refusal(lately)
-    if newest is not None:
-        yield from refused(newest)
+    refusal = _newest_refusal(lately)
+    if refusal is not None:
+        yield from refused(refusal)
 
 
 def _lateness(pool: Pool, job: Job) -> Iterable[Sentence]:
@@ -190,162 +191,6 @@ def _as_things_are(pool: Pool, job: Job) -> Iterable[Sentence]:
         yield Sentence(f"Rule preemption-delay: it displaces nobody before {clock(delayed)}.", seqs_of(pool.policy_revision))
 
 
-def _what_would_free_it(pool: Pool, job: Job, history: Sequence[Record]) -> Iterable[Sentence]:
-    newest = _newest_refusal(_since_it_waits(history))
-    if newest is not None:
-        yield from needs(newest)
-    if job.next_request_at > pool.now:
-        text = f"It may ask for victims again from {clock(job.next_request_at)} on."
-        yield Sentence(text, seqs_of(newest.seq if newest else None))
-    leaving = [name for name in pool.leaving if pool.jobs[name].eviction is not None]
-    if leaving:
-        yield Sentence(f"On their way out now: {few(leaving)}; who waits is tried again as their room comes free.")
-    ending = sorted(_limits(pool))
-    if ending:
-        until, name = ending[0]
-        yield Sentence(
-            f"The first job with a run-time limit to reach it is {name}, at {clock(until)}.", seqs_of(pool.jobs[name].seq)
-        )
-
-
-def _limits(pool: Pool) -> Iterable[tuple[int, str]]:
-    for job in pool.active_jobs():
-        if job.demand.run_time_limit is not None and job.last_start is not None:
-            yield job.last_start + job.demand.run_time_limit, job.id
-
-
-def _why_it_left(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
-    if isinstance(record.data, decisions.EvictionDecided):
-        told = EVICTIONS[record.data.cause]
-        which = f"its {tasks_text(record.data.tasks)}" if record.data.tasks else "it"
-        reason = f": {record.data.reason}" if record.data.reason else ""
-        yield Sentence(f"At {clock(record.time)} {which} had to stop, because {told}{reason}.", seqs_of(record.seq))
-    elif isinstance(record.data, decisions.MigrationDecided):
-        nodes = count_text(len({share.node for share in record.data.placement}), "node")
-        reason = f": {unstopped(record.data.reason)}" if record.data.reason else ""
-        why = "because somebody asked for it" if record.data.cause == "migration" else "because it starts again"
-        text = f"At {clock(record.time)} it had to move, {why}{reason}; a place ({nodes}) is kept for it."
-        yield Sentence(text, seqs_of(record.seq))
-    else:
-        assert isinstance(record.data, decisions.PreemptionDecided)
-        yield from _as_victim(job.id, record, record.data, history)
-    times = [each for each in history if isinstance(each.data, decisions.JobRequeued) and each.data.outcome != "failed"]
-    if len(times) > 1:
-        yield Sentence(f"It went back to the queue {len(times)} times in all.", tuple(each.seq for each in times))
-
-
-def _as_victim(job: str, record: Record, data: decisions.PreemptionDecided, history: Sequence[Record]) -> Iterable[Sentence]:
-    choice = next(choice for choice in data.victims if choice.job == job)
-    for asked in history:
-        if asked.seq == data.request and isinstance(asked.data, decisions.PreemptionRequested):
-            text = f"{asked.data.job} needed room and did not fit: {unstopped(asked.data.reason)}."
-            yield Sentence(text, seqs_of(asked.seq))
-    asker = data.asker
-    which = "it was" if not choice.tasks else f"its {tasks_text(choice.tasks)} {'was' if choice.tasks.isdigit() else 'were'}"
-    text = f"At {clock(record.time)} {which} told to make room for {who_text(asker)}, by the verb {data.verb}"
-    yield Sentence(f"{text}: {rule_text(data, choice)}.", seqs_of(record.seq, data.request))
-    if choice.reserved:
-        yield Sentence("It had not started yet, so nothing is lost: only its reservation.", seqs_of(record.seq))
-    else:
-        yield Sentence(
-            f"That loses {cost_text(choice.lost_gpu_ms)}: work since its last checkpoint, and the restart.", seqs_of(record.seq)
-        )
-    nodes = count_text(len({share.node for share in choice.moved}), "node")
-    if choice.moved and not choice.tasks:
-        yield Sentence(f"It is moved and not stopped: its new place ({nodes}) is kept for it.", seqs_of(record.seq))
-    elif choice.moved:
-        who = tasks_text(ranges(choice.movers)).capitalize()
-        yield Sentence(f"{who}: moved, while the job goes on; new places ({nodes}) are kept.", seqs_of(record.seq))
-    yield from choice_sentences(record, data)
-
-
-def _way_out(job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
-    data = record.data
-    attempt = job.attempt
-    if isinstance(data, decisions.EvictionDecided):
-        attempt = data.attempt
-    elif isinstance(data, decisions.PreemptionDecided):
-        attempt = next((choice.attempt for choice in data.victims if choice.job == job.id), attempt)
-    return course([each for each in history if each.seq > record.seq], attempt)
-
-
-def _coming_back(pool: Pool, job: Job, record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
-    after = [each for each in history if each.seq > record.seq]
-    taken_back = _newest(after, decisions.EvictionWithdrawn)
-    if taken_back is not None:
-        assert isinstance(taken_back.data, decisions.EvictionWithdrawn)
-        yield Sentence(f"It stayed after all: {taken_back.data.reason}.", seqs_of(taken_back.seq))
-        return
-    for each in after:
-        if isinstance(each.data, decisions.JobRequeued):
-            lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
-            yield Sentence(f"It was back in the queue at {clock(each.time)}, at its old place{lost}.", seqs_of(each.seq))
-        elif isinstance(each.data, decisions.JobShrunk):
-            yield Sentence(f"It goes on without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
-        elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
-            more = "got more tasks again" if isinstance(each.data, decisions.JobGrown) else "got a place again"
-            took = duration_text(each.time - record.time)
-            yield Sentence(f"It {more} at {clock(each.time)}, {took} after it had to leave.", seqs_of(each.seq))
-        elif isinstance(each.data, decisions.JobEnded):
-            yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
-    if job.phase in ENDED:
-        return
-    if job.demand.on_eviction == "end" and job.eviction is not None:
-        yield Sentence("It does not come back: its owner said on_eviction: end.", seqs_of(job.seq))
-        return
-    if job.eviction is not None:
-        yield Sentence(f"It goes back to the queue, at its old place, within {duration_text(job.eviction.grace)} of being told.")
-    yield from protections_of(pool, job)
-
-
-def protections_of(pool: Pool, job: Job) -> Iterable[Sentence]:
-    """What keeps the job from being taken again soon, by the policy in force."""
-    rules, seqs = pool.rules.protections, seqs_of(pool.policy_revision)
-    if rules.cooldown.job:
-        yield Sentence(f"Rule cooldown: once it runs again it is left alone for {duration_text(rules.cooldown.job)}.", seqs)
-    for verb in ("preempt", "reclaim"):
-        shielded = _min_runtime(pool, job, verb)
-        if shielded:
-            yield Sentence(f"Rule min-runtime: {verb} leaves it alone for {duration_text(shielded)} after each start.", seqs)
-    cap = rules.eviction_cap
-    if cap is not None:
-        lately = sum(moment > pool.now - cap.window for moment in job.evicted_at)
-        text = f"Rule eviction-cap: {lately} of at most {cap.evictions} evictions within {duration_text(cap.window)} are used."
-        yield Sentence(text, seqs)
-    if rules.ageing is not None:
-        when = [f"{rules.ageing.evictions} evictions"] if rules.ageing.evictions is not None else []
-        when += [f"waiting {duration_text(rules.ageing.waiting)}"] if rules.ageing.waiting is not None else []
-        yield Sentence(f"Rule ageing: after {' or '.join(when)} it counts {rules.ageing.boost} more.", seqs)
-    if not job.preemptible:
-        yield Sentence("It is not preemptible, so that no verb takes it again.", seqs)
-
-
-def _min_runtime(pool: Pool, job: Job, verb: str) -> int:
-    """As stated nearest above the job; reclaim may look from further up, which depends on who asks."""
-    projects = {project.name: project for project in pool.rules.projects}
-    name: str | None = job.project
-    while name in projects:
-        stated: int | None = getattr(projects[name].min_runtime, verb)
-        if stated is not None:
-            return stated
-        name = projects[name].parent
-    return getattr(pool.rules.protections.min_runtime, verb) or 0
-
-
-def _takes(record: Record, job: str) -> bool:
-    data = record.data
-    if isinstance(data, decisions.EvictionDecided | decisions.MigrationDecided):
-        return data.job == job
-    return isinstance(data, decisions.PreemptionDecided) and any(choice.job == job for choice in data.victims)
-
-
-def _takes_parts(record: Record, job: str) -> bool:
-    data = record.data
-    if isinstance(data, decisions.PreemptionDecided):
-        return all(choice.tasks for choice in data.victims if choice.job == job)
-    return isinstance(data, decisions.EvictionDecided) and bool(data.tasks)
-
-
 def _placed_by(history: Sequence[Record], job: str) -> int | None:
     """The newest record that gave it a place."""
     placing = (record for record in reversed(history) if isinstance(record.data, decisions.JobPlaced) or _asker_of(record) == job)
@@ -365,12 +210,8 @@ def _since_it_waits(history: Sequence[Record]) -> Sequence[Record]:
 
 
 def _seq_of(history: Sequence[Record], *kinds: type[object]) -> int | None:
-    last = _newest(history, *kinds)
+    last = newest(history, *kinds)
     return last.seq if last is not None else None
-
-
-def _newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
-    return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)
 
 
 def _newest_refusal(history: Sequence[Record]) -> Record | None:

@@ -85,3 +85,8 @@ def tasks_text(ranges: str) -> str:
 def unstopped(text: str) -> str:
     """The text without its full stop, to go into a sentence."""
     return text.rstrip(".")
+
+
+def newest(history: Sequence[Record], *kinds: type[object]) -> Record | None:
+    """The last of them that is of one of these kinds."""
+    return next((record for record in reversed(history) if isinstance(record.data, kinds)), None)

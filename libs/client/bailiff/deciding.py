@@ -1,0 +1,55 @@
+"""Folds a log and decides some of it again, with whichever core is imported here: this release's, or an older one's.
+
+`engine_child` runs this file beside the wheel of another release. It goes by these names of the core, which releases
+therefore keep: `replay.Replay` (`feed`, `pool`, its counts, `difference`), `fold.apply`, `records.decode` and `records.Wire`.
+"""
+
+from typing import Any
+
+from bailiff_core.fold import apply
+from bailiff_core.records import Wire, decode
+from bailiff_core.replay import Replay
+
+
+class Deciding:
+    """One engine on one log. Give it every record from the first one on, until it has found something."""
+
+    def __init__(self) -> None:
+        self.replay = Replay()
+        self.error = ""
+        self._at: Wire | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it takes no more records: there is a difference, or one that it cannot take."""
+        return bool(self.error) or self.replay.difference is not None
+
+    def take(self, wire: Wire, again: bool) -> None:
+        """Fold the next record; with `again` also decide it again and compare. Whatever happens is kept for `found`."""
+        try:
+            record = decode(wire)
+            if again:
+                self.replay.feed(record, wire)
+            else:
+                apply(self.replay.pool, record)
+        except Exception as failure:  # noqa: BLE001 - a log that was tampered with may fail anywhere in the fold
+            unreadable = type(failure).__name__ == "UnreadableRecord"
+            seq = dict(wire.headers).get("ce_seq", b"?").decode(errors="replace")
+            self.error = str(failure) if unreadable else f"#{seq}: {type(failure).__name__}: {failure}"
+        if self.done:
+            self._at = wire
+
+    def found(self) -> dict[str, Any]:
+        """What came of it, as JSON takes it. Headers and value of the differing record are in Latin-1, byte for byte."""
+        replay, difference = self.replay, self.replay.difference
+        told = None
+        if difference is not None and self._at is not None:
+            told = {
+                "seq": difference.seq, "turn": difference.turn, "expected": difference.expected, "found": difference.found,
+                "headers": [[name, value.decode("latin-1")] for name, value in self._at.headers],
+                "value": self._at.value.decode("latin-1"),
+            }  # fmt: skip
+        return {
+            "turns": replay.turns - replay.skipped_turns, "decisions": replay.decisions, "digests": replay.digests,
+            "difference": told, "error": self.error,
+        }  # fmt: skip

@@ -1,0 +1,317 @@
+"""Decides a log again, each part with the engine that its records name, and says in which the first difference is.
+
+The log is read twice. First the chain is checked, and it is noted which engine wrote what. Then every engine that is needed
+folds the log from its beginning and decides its own parts again, as far as they are asked for: this release's here, the others
+in processes of their own, from wheels that are kept by digest. What they yield is compared byte for byte.
+"""
+
+from collections.abc import AsyncIterable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from bailiff_bus import engines
+from bailiff_bus.port import Message
+from bailiff_bus.walk import Verification, Walk
+from bailiff_core.records import Wire
+from bailiff_core.records.facts import NodeLost, PolicyApplied, TaskReleased, TaskVanished, WriterStarted
+from bailiff_core.records.wire import UnreadableRecord, decode, time_text
+
+from .deciding import Deciding
+from .difference import DifferenceFound, difference_of
+from .engine_process import EngineProcess
+from .moments import Point
+
+STARTED = WriterStarted.type_name().encode()
+# Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
+# state, so that deciding can only begin at one of these.
+AFRESH = {kind.type_name().encode() for kind in (WriterStarted, PolicyApplied, NodeLost, TaskReleased, TaskVanished)}
+Read = Callable[[], AsyncIterable[Message]]
+
+
+class EngineUsed(TypedDict):
+    """An engine that the records name, and who decided its turns again.
+
+    from_seq, to_seq: the first and the last record of the range under it. decided_by: `this release`; `its wheel`; `this
+    release, by the same logic`, where its own wheel is not kept; empty: nobody, and `advice` says what to do.
+    """
+
+    engine: str
+    release: str
+    digest: str
+    logic: int
+    from_seq: int
+    to_seq: int
+    turns: int
+    decided_by: str
+    advice: str
+
+
+class Replayed(TypedDict):
+    """What `bailiff audit replay` found. `ok` is false where `difference` or `error` says why.
+
+    from_seq, to_seq: what was decided again, whole turns; what stands before was folded. It may begin before what was asked for,
+    at the last turn before it in which room came free. records: of the log so far.
+    """
+
+    domain: str
+    ok: bool
+    records: int
+    from_seq: int
+    to_seq: int
+    turns: int
+    turns_decided_again: int
+    turns_of_other_engines: int
+    decisions: int
+    digests: int
+    orphans: int
+    engines: list[EngineUsed]
+    difference: DifferenceFound | None
+    error: str
+
+
+@dataclass(slots=True)
+class Part:
+    """Records that one writer's engine is named for."""
+
+    first: int
+    engine: EngineUsed
+    who: "Decider | None" = None
+
+
+class Here:
+    """This release's engine, as `EngineProcess` has others."""
+
+    def __init__(self) -> None:
+        self._deciding = Deciding()
+
+    @property
+    def done(self) -> bool:
+        """Whether it takes no more records."""
+        return self._deciding.done
+
+    async def take(self, wire: Wire, again: bool) -> None:
+        """The next record of the log."""
+        self._deciding.take(wire, again)
+
+    async def found(self) -> dict[str, Any]:
+        """What it found."""
+        return self._deciding.found()
+
+    async def stop(self) -> None:
+        """Nothing holds it up."""
+
+
+@dataclass(eq=False, slots=True)
+class Decider:
+    """Who decides parts of the log again: this release, or a wheel. last: the last record that it has to see."""
+
+    wheel: Path | None = None
+    last: int = -1
+    engine: EngineProcess | Here = field(default_factory=Here)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the first reading found. begin, end: the first and the last record of the range; end < begin: none."""
+
+    parts: list[Part] = field(default_factory=list)
+    begin: int = -1
+    end: int = -1
+    records: int = 0
+    verification: Verification | None = None
+    orphans: int = 0
+    unreadable: str = ""
+
+
+async def replay(
+    domain: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None
+) -> Replayed:
+    """Decide the log, or the turns from one point to another, again. read: the log, anew with each call.
+
+    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read.
+    """
+    survey = await _survey(domain, read(), from_ or Point(), to or Point())
+    deciders = _deal_out(survey, store)
+    async with AsyncExitStack() as stack:
+        for each in deciders:
+            if each.wheel is not None:
+                each.engine = await EngineProcess.start(each.wheel)
+            stack.push_async_callback(each.engine.stop)
+        turns = await _feed(domain, read(), survey, deciders)
+        found = [(each, await each.engine.found()) for each in deciders]
+    return _told(domain, survey, turns, found)
+
+
+# --- the first reading
+
+
+async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
+    walk, found = Walk(domain), Survey()
+    asked, turn_began, turn_over, afresh = False, 0, True, 0
+    async for message in messages:
+        wire = walk.judge(message)
+        if wire is None:
+            continue
+        seq, said = walk.head.next_seq - 1, dict(wire.headers)
+        kind = said.get("ce_type")
+        if turn_over or kind == STARTED:
+            if asked and _after(to, seq, walk.head.time):
+                break
+            if asked and found.begin < 0:
+                found.begin = afresh
+            turn_began = seq
+        if kind in AFRESH and found.begin < 0:
+            afresh = turn_began
+        asked = asked or not _before(from_, seq, walk.head.time)
+        if kind == STARTED:
+            try:
+                found.parts.append(_part(seq, wire))
+            except UnreadableRecord as error:
+                found.unreadable = str(error)
+                break
+        turn_over = said.get("ce_turnend") == b"true"
+        found.end, found.records = seq, seq + 1
+    if found.begin < 0:
+        found.begin = afresh if asked else found.records
+    found.verification = walk.verification()
+    found.orphans = sum(walk.kinds.values())
+    return found
+
+
+def _before(point: Point, seq: int, time: str) -> bool:
+    return (point.seq is not None and seq < point.seq) or (point.time is not None and time < time_text(point.time))
+
+
+def _after(point: Point, seq: int, time: str) -> bool:
+    return (point.seq is not None and seq > point.seq) or (point.time is not None and time > time_text(point.time))
+
+
+def _part(seq: int, wire: Wire) -> Part:
+    data = decode(wire).data
+    assert isinstance(data, WriterStarted)
+    engine: EngineUsed = {
+        "engine": f"{data.release}/{data.digest[:12]}/{data.logic}", "release": data.release, "digest": data.digest,
+        "logic": data.logic, "from_seq": -1, "to_seq": -1, "turns": 0, "decided_by": "", "advice": "",
+    }  # fmt: skip
+    return Part(seq, engine)
+
+
+# --- who decides what
+
+
+def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
+    """Gives every part of the range its decider, and each decider the end of its last part."""
+    parts, own = survey.parts, Decider()
+    if parts:
+        parts[0].first = 0  # what stands before the first writer was written by it
+    else:
+        parts.append(Part(0, _this_release()))
+    known: dict[str, tuple[EngineUsed, Decider | None]] = {}
+    deciders: list[Decider] = []
+    for at, part in enumerate(parts):
+        last = min(parts[at + 1].first - 1 if at + 1 < len(parts) else survey.end, survey.end)
+        if last < survey.begin or part.first > survey.end:
+            continue
+        key = part.engine["engine"] + part.engine["digest"]
+        if key not in known:
+            part.engine["from_seq"] = max(part.first, survey.begin)
+            known[key] = part.engine, _decider_of(part.engine, own, store)
+        part.engine, part.who = known[key]
+        part.engine["to_seq"] = last
+        who = part.who or own  # where nobody decides it again, it is at least folded
+        who.last = last
+        if who not in deciders:
+            deciders.append(who)
+    return deciders
+
+
+def _this_release() -> EngineUsed:
+    mine = engines.running_engine()
+    return {
+        "engine": str(mine), "release": mine.release, "digest": mine.digest, "logic": mine.logic, "from_seq": -1, "to_seq": -1,
+        "turns": 0, "decided_by": "", "advice": "",
+    }  # fmt: skip
+
+
+def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider | None:
+    mine, problem = engines.running_engine(), ""
+    if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
+        engine["decided_by"] = "this release"
+        return own
+    try:
+        wheel = engines.find(store, engine["digest"]) if store is not None else None
+        if wheel is not None:
+            engine["decided_by"] = "its wheel"
+            return Decider(wheel)
+    except engines.NoEngine as no:
+        problem = f"{no}; remove it, then: "
+    get = (
+        f"bailiff engine keep --digest {engine['digest']} WHEEL, or in Bailiff's repository with --git and that release's commit"
+    )
+    engine["advice"] = f"{problem}keep the engine of release {engine['release']} in {store}: {get}"
+    if engine["logic"] == mine.logic:
+        engine["decided_by"] = "this release, by the same logic"
+        return own
+    return None
+
+
+# --- the second reading
+
+
+async def _feed(domain: str, messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
+    """Every record of the range's end and before goes to whoever needs it; how many turns of the range there were."""
+    walk, turns, at = Walk(domain), 0, 0
+    async for message in messages:
+        wire = walk.judge(message)
+        if wire is None:
+            continue
+        seq = walk.head.next_seq - 1
+        if seq > survey.end:
+            break
+        while at + 1 < len(survey.parts) and survey.parts[at + 1].first <= seq:
+            at += 1
+        part = survey.parts[at]
+        wanted = seq >= survey.begin
+        for each in deciders:
+            if seq <= each.last and not each.engine.done:
+                await each.engine.take(wire, wanted and part.who is each)
+        if wanted and dict(wire.headers).get("ce_turnend") == b"true":
+            part.engine["turns"] += 1
+            turns += 1
+        if any(each.engine.done for each in deciders):
+            break
+    return turns
+
+
+def _told(domain: str, survey: Survey, turns: int, found: list[tuple[Decider, dict[str, Any]]]) -> Replayed:
+    assert survey.verification is not None
+    used = list({id(part.engine): part.engine for part in survey.parts if part.engine["from_seq"] >= 0}.values())
+    differing = [(told["difference"], who) for who, told in found if told["difference"] is not None]
+    difference: DifferenceFound | None = None
+    if differing:
+        first, who = min(differing, key=lambda each: each[0]["seq"])
+        part = next(part for part in reversed(survey.parts) if part.first <= first["seq"] and part.who is who)
+        difference = difference_of(first, part.engine["engine"], part.engine["decided_by"])
+    error = next((told["error"] for _, told in found if told["error"]), "") or survey.unreadable
+    broken = survey.verification["broken"]
+    if not error and difference is None and broken is not None:
+        error = f"the chain is broken at seq {broken['seq']} (offset {broken['offset']}): {broken['meaning']}"
+    skipped = sum(engine["turns"] for engine in used if not engine["decided_by"])
+    return {
+        "domain": domain,
+        "ok": difference is None and not error,
+        "records": survey.records,
+        "from_seq": survey.begin,
+        "to_seq": survey.end,
+        "turns": turns,
+        "turns_decided_again": sum(told["turns"] for _, told in found),
+        "turns_of_other_engines": skipped,
+        "decisions": sum(told["decisions"] for _, told in found),
+        "digests": sum(told["digests"] for _, told in found),
+        "orphans": survey.orphans,
+        "engines": used,
+        "difference": difference,
+        "error": error,
+    }

@@ -1,0 +1,255 @@
+"""Jobs, their attempts, what waits and why."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import orjson
+from asyncpg import Record
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+
+from . import parameters as given
+from .answers import Answer
+from .asking import Ask, Listing, Reading, in_domain
+from .evictions import EVICTIONS, EvictionItem
+from .problems import Missing
+
+router = APIRouter(tags=["jobs"])
+Asked = Annotated[Ask, Depends()]
+State = Literal[
+    "pending", "paused", "reserved", "starting", "running", "evicting", "succeeded", "failed", "cancelled", "evicted",
+    "timed-out",
+]  # fmt: skip
+
+
+class JobItem(BaseModel):
+    """A submission of a job."""
+
+    job: str
+    submitted_seq: int = Field(description="The record that accepted it. A name may be submitted again later.")
+    project: str | None
+    user: str | None = Field(description="An opaque id.")
+    priority_class: str | None
+    tasks: int | None
+    gpus: float | None
+    state: str
+    attempt: int | None
+    submitted_at: datetime
+    first_started_at: datetime | None
+    waited_s: float | None = Field(description="From submission to its first start.")
+    ended_at: datetime | None
+    ended_seq: int | None
+    outcome: str | None
+    reason: str | None = Field(description="Why it ended so.")
+
+
+class AttemptItem(BaseModel):
+    """A placement of a job, and what came of it."""
+
+    job: str
+    submitted_seq: int
+    attempt: int
+    verb: str | None = Field(description="By which it got the place.")
+    nodes: list[str]
+    placed_seq: int | None
+    placed_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    ended_seq: int | None
+    ran_s: float | None
+    outcome: str | None
+    cause: str | None
+    lost_gpu_hours: float | None
+
+
+class JobWhole(JobItem):
+    """A job with all that is known of it."""
+
+    waits_because: str | None = Field(description="What it was told last about why it waits, while it waits.")
+    attempts: list[AttemptItem]
+    evictions: list[EvictionItem]
+
+
+class QueueItem(BaseModel):
+    """A job that has no place, or only a promised one."""
+
+    job: str
+    submitted_seq: int
+    project: str | None
+    user: str | None
+    priority_class: str | None
+    tasks: int | None
+    gpus: float | None
+    state: str
+    submitted_at: datetime
+    reason: str | None = Field(description="Why it waits, in a sentence of the newest record that says so.")
+    reason_seq: int | None
+    reason_at: datetime | None
+
+
+class JobPage(BaseModel):
+    """A page of jobs."""
+
+    items: list[JobItem]
+    next: str | None = Field(description="Give this as `cursor` for the next page; null: there is none.")
+
+
+class AttemptPage(BaseModel):
+    """A page of attempts."""
+
+    items: list[AttemptItem]
+    next: str | None
+
+
+class QueuePage(BaseModel):
+    """A page of the queue."""
+
+    items: list[QueueItem]
+    next: str | None
+
+
+JOB = """j.job, j.submitted_seq, j.project, j.user_name AS "user", j.priority_class, j.tasks,
+    j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.attempt, j.submitted_at, j.first_started_at,
+    extract(epoch FROM j.first_started_at - j.submitted_at)::float8 AS waited_s, j.ended_at, j.ended_seq, j.outcome, j.reason"""
+JOBS = Listing("jobs", f"SELECT {JOB} FROM jobs j", {"submitted_seq": "j.submitted_seq", "job": "j.job"})  # noqa: S608 - ours
+
+
+def _attempt(row: Record) -> dict[str, Any]:
+    return {**row, "nodes": row["nodes"].split(", ") if row["nodes"] else []}
+
+
+ATTEMPTS = Listing(
+    "attempts",
+    """SELECT a.job, a.submitted_seq, a.attempt, a.verb, a.nodes, a.placed_seq, a.placed_at, a.started_at, a.ended_at,
+       a.ended_seq, extract(epoch FROM a.ended_at - a.started_at)::float8 AS ran_s, a.outcome, a.cause,
+       a.lost_gpu_ms / 3600000.0::float8 AS lost_gpu_hours
+       FROM attempts a JOIN jobs j USING (domain, job, submitted_seq)""",
+    {"submitted_seq": "a.submitted_seq", "attempt": "a.attempt", "job": "a.job"},
+    _attempt,
+)
+WAITS = """LEFT JOIN LATERAL (SELECT r.seq, r.time, r.value FROM records r WHERE r.domain = j.domain AND r.job = j.job
+    AND r.seq > j.submitted_seq AND r.type LIKE 'JobWaits.%' ORDER BY r.seq DESC LIMIT 1) w ON true"""
+
+
+def _queued(row: Record) -> dict[str, Any]:
+    found = dict(row)
+    value = found.pop("value")
+    return {**found, "reason": orjson.loads(value).get("reason") if value is not None else None}
+
+
+QUEUE = Listing(
+    "queue",
+    f"""SELECT j.job, j.submitted_seq, j.project, j.user_name AS "user", j.priority_class, j.tasks,
+        j.gpu_milli / 1000.0::float8 AS gpus, j.state, j.submitted_at, w.seq AS reason_seq, w.time AS reason_at, w.value
+        FROM jobs j {WAITS}""",  # noqa: S608 - our own names
+    {"submitted_seq": "j.submitted_seq", "job": "j.job"},
+    _queued,
+    "asc",
+)
+
+
+@router.get("/domains/{domain}/jobs", response_model=JobPage, summary="Jobs")
+async def jobs(
+    ask: Asked, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None,
+    user: given.Users = None, node: given.Nodes = None,
+    state: Annotated[list[State] | None, given.several("Only in this state now.", "running")] = None,
+    outcome: Annotated[list[given.Text] | None, given.several("Only with this end.", "failed")] = None,
+    reason: Annotated[list[given.Text] | None, given.several("Only with this reason of their end.", "")] = None,
+    from_: given.From = None, to: given.To = None,
+) -> Answer:  # fmt: skip
+    """Submissions in the order of the log. `from` and `to` are about when they were submitted."""
+    where = in_domain("j.domain")
+    where.add("j.job = ANY(?)", job)
+    where.add("j.project = ANY(?)", project)
+    where.add("j.priority_class = ANY(?)", priority_class)
+    where.add("j.user_name = ANY(?)", user)
+    where.add("j.state = ANY(?)", state)
+    where.add("j.outcome = ANY(?)", outcome)
+    where.add("j.reason = ANY(?)", reason)
+    where.add(
+        """EXISTS (SELECT FROM attempts a WHERE a.domain = j.domain AND a.job = j.job AND a.submitted_seq = j.submitted_seq
+           AND string_to_array(a.nodes, ', ') && ?::text[])""",
+        node,
+    )
+    where.add("j.submitted_at >= ?", from_)
+    where.add("j.submitted_at < ?", to)
+    return await ask.page(JOBS, where, paging)
+
+
+@router.get("/domains/{domain}/jobs/{job}", response_model=JobWhole, summary="One job, with its attempts and evictions")
+async def job_whole(
+    ask: Asked, job: given.JobName,
+    submitted_seq: given.Submission = None,
+) -> Answer:  # fmt: skip
+    """The newest submission of that name, or the one that is named."""
+    async with ask.reading() as reading:
+        row = await submission(reading, job, submitted_seq)
+        found = dict(row)
+        key = (reading.domain["id"], job, row["submitted_seq"])
+        mine = "WHERE {0}.domain = $1 AND {0}.job = $2 AND {0}.submitted_seq = $3 ORDER BY {1}"
+        attempts = await reading.fetch(f"{ATTEMPTS.select} {mine.format('a', 'a.attempt')}", *key)
+        evictions = await reading.fetch(f"{EVICTIONS.select} {mine.format('e', 'e.decided_seq')}", *key)
+        waits = await reading.fetch(f"SELECT w.value FROM jobs j {WAITS} {mine.format('j', 'j.job')}", *key)  # noqa: S608 - ours
+        told = waits[0]["value"] if row["state"] in ("pending", "reserved") else None
+        found["waits_because"] = orjson.loads(told).get("reason") if told is not None else None
+        found["attempts"] = [ATTEMPTS.shape(each) for each in attempts]
+        found["evictions"] = [EVICTIONS.shape(each) for each in evictions]
+        return reading.answer(found)
+
+
+async def submission(reading: Reading, job: str, seq: int | None) -> Record:
+    """The job's row. Raises `Missing`."""
+    rows = await reading.fetch(
+        f"SELECT {JOB} FROM jobs j WHERE j.domain = $1 AND j.job = $2 AND ($3::bigint IS NULL OR j.submitted_seq = $3)"  # noqa: S608
+        " ORDER BY j.submitted_seq DESC LIMIT 1",
+        reading.domain["id"], job, seq,
+    )  # fmt: skip
+    if not rows:
+        at = f" with the record {seq}" if seq is not None else ""
+        raise Missing(f"no job {job!r} was submitted{at} to {reading.domain['name']}, as far as is archived")
+    return rows[0]
+
+
+@router.get("/domains/{domain}/jobs/{job}/attempts", response_model=AttemptPage, summary="Attempts of one job")
+async def attempts_of(ask: Asked, job: given.JobName, paging: given.Pages) -> Answer:
+    """Of all submissions of that name."""
+    where = in_domain("a.domain")
+    where.add("a.job = ?", job)
+    return await ask.page(ATTEMPTS, where, paging)
+
+
+@router.get("/domains/{domain}/attempts", response_model=AttemptPage, summary="Attempts")
+async def attempts(
+    ask: Asked, paging: given.Pages, job: given.Jobs = None, project: given.Projects = None, priority_class: given.Classes = None,
+    user: given.Users = None, node: given.Nodes = None, verb: given.Verbs = None,
+    outcome: Annotated[list[given.Text] | None, given.several("Only with this end.", "preempted")] = None,
+    reason: Annotated[list[given.Text] | None, given.several("Only ended for this cause.", "preemption")] = None,
+    from_: given.From = None, to: given.To = None,
+) -> Answer:  # fmt: skip
+    """Placements of jobs. `from` and `to` are about when they were decided."""
+    where = in_domain("a.domain")
+    where.add("a.job = ANY(?)", job)
+    where.add("j.project = ANY(?)", project)
+    where.add("j.priority_class = ANY(?)", priority_class)
+    where.add("j.user_name = ANY(?)", user)
+    where.add("string_to_array(a.nodes, ', ') && ?::text[]", node)
+    where.add("a.verb = ANY(?)", verb)
+    where.add("a.outcome = ANY(?)", outcome)
+    where.add("a.cause = ANY(?)", reason)
+    where.add("a.placed_at >= ?", from_)
+    where.add("a.placed_at < ?", to)
+    return await ask.page(ATTEMPTS, where, paging)
+
+
+@router.get("/domains/{domain}/queue", response_model=QueuePage, summary="What waits, and why")
+async def queue(
+    ask: Asked, paging: given.Pages, project: given.Projects = None, priority_class: given.Classes = None,
+    user: given.Users = None,
+) -> Answer:  # fmt: skip
+    """Jobs that wait, are set aside, or have a place promised, in the order of their submission."""
+    where = in_domain("j.domain")
+    where.plain("j.ended_seq IS NULL AND j.state IN ('pending', 'paused', 'reserved')")
+    where.add("j.project = ANY(?)", project)
+    where.add("j.priority_class = ANY(?)", priority_class)
+    where.add("j.user_name = ANY(?)", user)
+    return await ask.page(QUEUE, where, paging)

@@ -1,0 +1,62 @@
+"""A window as it is published."""
+
+from bailiff_bus.messages import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupWindow, WorkLost
+
+from .figures import Key, Sums, Told, of
+from .spread import percentile
+
+DISPLACING = ("preempt", "reclaim", "consolidate")
+GPU_MS = 1_000_000  # thousandths of a GPU times µs
+MS = 1_000
+
+
+def message(told: Told, next_seq: int) -> RollupWindow:
+    """What to publish of this window. next_seq: of the first record that is not in it."""
+    sums = told.window.sums
+    evictions = of(sums, "evictions")
+    displaced = sum(count for (verb, _), count in evictions.items() if verb in DISPLACING)
+    again = _one(sums, "again")
+    used, idle, entitled = of(sums, "used"), of(sums, "idle"), of(sums, "entitled")
+    return RollupWindow.model_validate({
+        "window": told.name, "begin": told.window.begin, "end": told.end, "complete": told.over,
+        "first_seq": told.window.first_seq, "next_seq": next_seq,
+        "evictions": tuple(
+            EvictionsOf.model_validate({"verb": verb, "rule": rule, "count": count})
+            for (verb, rule), count in sorted(evictions.items())
+        ),
+        "evicted_again": again, "thrash_permille": 1000 * again // displaced if displaced else 0,
+        "withdrawn": _one(sums, "withdrawn"),
+        "lost": tuple(WorkLost(cause=cause, gpu_ms=amount) for (cause,), amount in sorted(of(sums, "lost").items())),
+        "saved_gpu_ms": _one(sums, "saved"),
+        "used_gpu_ms": used.get(("",), 0) // GPU_MS, "available_gpu_ms": _one(sums, "available") // GPU_MS,
+        "classes": tuple(_class(sums, name) for name in _classes(sums)),
+        "projects": tuple(
+            ProjectWindow(
+                name=name, used_gpu_ms=used.get((name,), 0) // GPU_MS, idle_gpu_ms=idle.get((name,), 0) // GPU_MS,
+                entitled_gpu_ms=entitled.get((name,), 0) // GPU_MS
+            )
+            for (name,) in sorted({*used, *entitled})
+        ),
+    })  # fmt: skip
+
+
+def _classes(sums: Sums) -> list[str]:
+    return sorted({key[1] for key in sums if key[0] in ("submitted", "started", "waiting")})
+
+
+def _class(sums: Sums, name: str) -> ClassWindow:
+    waits = [(int(bucket), count) for (held, bucket), count in of(sums, "started").items() if held == name]
+    p50, p95, p99 = (percentile(waits, percent) for percent in (50, 95, 99))
+    return ClassWindow(
+        name=name, submitted=sums.get(("submitted", name), 0), started=sum(count for _, count in waits),
+        waited_ms=sums.get(("waiting", name), 0) // MS, p50_ms=p50, p95_ms=p95, p99_ms=p99,
+        late=tuple(
+            LateStarts(percent=int(percent), jobs=jobs)
+            for (held, percent), jobs in sorted(of(sums, "late").items()) if held == name
+        ),
+    )  # fmt: skip
+
+
+def _one(sums: Sums, name: str) -> int:
+    key: Key = (name,)
+    return sums.get(key, 0)

@@ -1,0 +1,132 @@
+"""Faust's part: which replica counts which domain, the stream of the log's messages, and where figures are kept.
+
+One agent, no concurrency, at least once. Faust hands over raw messages; what they say, whether they continue the log and
+whether they were counted before is judged by `Counted`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import faust
+from aiokafka.errors import KafkaError
+from aiokafka.helpers import create_ssl_context
+from yarl import URL
+
+from bailiff_bus import topics
+from bailiff_bus.port import BusUnavailable, Message
+from bailiff_bus.settings import KafkaSettings
+
+GROUP = "bailiff-rollup"
+COMMIT_EVERY_S = 2.0
+BUFFERED = 1_000
+STOPS_WITHIN_S = 5.0
+
+for _name in ("faust", "mode"):  # what they tell at `info` is every step of every start
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+class Stream:
+    """The log of all domains that the group gave to this replica. take: is awaited with each message, in order."""
+
+    def __init__(self, kafka: KafkaSettings, instance: str, folder: Path, take: Callable[[Message], Awaitable[None]]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._take = take
+        self.app = faust.App(
+            GROUP,
+            broker=[URL(f"kafka://{address}") for address in kafka.bootstrap.split(",")],
+            broker_credentials=_credentials(kafka),
+            broker_session_timeout=kafka.session_timeout,
+            broker_heartbeat_interval=kafka.session_timeout / 3,
+            broker_request_timeout=max(kafka.request_timeout, kafka.session_timeout),
+            broker_commit_interval=COMMIT_EVERY_S,
+            consumer_group_instance_id=instance,
+            consumer_auto_offset_reset="earliest",
+            processing_guarantee="at_least_once",
+            stream_buffer_maxsize=BUFFERED,
+            stream_wait_empty=False,
+            store="memory://",
+            datadir=str(folder),
+            key_serializer="raw",
+            value_serializer="raw",
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            web_enabled=False,
+            web_tables_enabled=False,
+            autodiscover=False,
+        )
+        self._log = self._topic(topics.AUDIT.name)
+        self._table = self.app.Table(
+            "figures", key_type=bytes, value_type=bytes, changelog_topic=self._topic(topics.ROLLUP_STATE.name)
+        )
+        self.app.agent(self._log, name="count", concurrency=1)(self._follow)
+        self._ready = self.joined = False
+        self.changed = asyncio.Event()
+        self._table.on_recover(self._recovered)
+        self.app.on_partitions_revoked.connect(self._revoked, weak=False)
+
+    def _topic(self, name: str) -> Any:
+        return self.app.topic(name, key_serializer="raw", value_serializer="raw", key_type=bytes, value_type=bytes)
+
+    async def _follow(self, stream: Any) -> None:
+        async for event in stream.events():
+            found = event.message
+            await self._take(
+                Message(
+                    found.topic, found.partition, found.offset, round(found.timestamp * 1_000_000), found.key,
+                    tuple(found.headers or ()), found.value or b"",
+                )
+            )  # fmt: skip
+
+    async def run(self) -> None:
+        """Until Faust gives up, or this is cancelled. Raises what it gave up for."""
+        try:
+            await self.app.start()
+            await self.app.wait_until_stopped()
+            reason = self.app.crash_reason
+            if isinstance(reason, KafkaError):
+                raise BusUnavailable(f"Faust gave up: {reason!r}") from reason
+            raise reason or BusUnavailable("Faust stopped")
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOPS_WITHIN_S):
+                    await self.app.stop()
+
+    async def _recovered(self) -> None:
+        self._ready = self.joined = True
+        self.changed.set()
+
+    async def _revoked(self, *_: object, **__: object) -> None:
+        self._ready = False
+        self.changed.set()
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """Partitions of the log that are this replica's, once what is stored of them was read."""
+        if not self._ready:
+            return frozenset()
+        return frozenset(at.partition for at in self.app.consumer.assignment() if at.topic == topics.AUDIT.name)
+
+    def stored(self, domain: str) -> bytes | None:
+        """What was stored last for the domain, by whichever replica."""
+        found: bytes | None = self._table.data.get(domain.encode())
+        return found
+
+    async def store(self, domain: str, partition: int, figures: bytes) -> None:
+        """Keep the figures of a domain, and return when Kafka has them."""
+        key = domain.encode()
+        self._table.data[key] = figures
+        await asyncio.shield(self._table.send_changelog(partition, key, figures))  # Faust trips over one that is cancelled
+
+
+def _credentials(kafka: KafkaSettings) -> Any:
+    tls = create_ssl_context(cafile=kafka.cafile and str(kafka.cafile)) if kafka.security_protocol.endswith("SSL") else None
+    if kafka.security_protocol.startswith("SASL"):
+        assert kafka.password is not None
+        return faust.SASLCredentials(
+            username=kafka.username, password=kafka.password.get_secret_value(), ssl_context=tls, mechanism=kafka.sasl_mechanism
+        )
+    return faust.SSLCredentials(tls) if tls is not None else None

@@ -1,0 +1,100 @@
+"""The query interface under test: the real service in this process, on a real PostgreSQL, and a client of it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from bailiff_auditor.api.service import ApiService
+from bailiff_auditor.api.settings import ApiSettings
+from bailiff_bus.metrics import Metrics
+
+PATIENCE_S = 60.0
+
+
+class Api:
+    """One process of it, and words for what one asks."""
+
+    def __init__(self, dsn: str, **settings: Any) -> None:
+        values = {"postgres": dsn, "api_port": 0, "instance": "api", **settings}
+        self.metrics = Metrics()
+        self.service = ApiService(ApiSettings(**values), self.metrics)
+        self.http: httpx.AsyncClient
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Api"]:
+        """While this lasts."""
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.service.run(stop))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while self.service.readiness()["archive"] is not None:
+                    if work.done():
+                        work.result()
+                    await asyncio.sleep(0.02)
+            async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
+                yield self
+        finally:
+            stop.set()
+            await work
+
+    async def get(self, path: str, **parameters: Any) -> Any:
+        """The answer, which must be one."""
+        answer = await self.http.get(f"/v1{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, path: str, **parameters: Any) -> Any:
+        """The problem."""
+        answer = await self.http.get(f"/v1{path}", params=parameters)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        return answer.json()
+
+    async def all(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Every item of a list, page by page."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = await self.get(path, **parameters)
+            found += page["items"]
+            if page["next"] is None:
+                return found
+            parameters["cursor"] = page["next"]
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, last: str | None = None, **parameters: Any) -> AsyncIterator[AsyncIterator["Event"]]:
+        """The events of a stream."""
+        headers = {"last-event-id": last} if last is not None else {}
+        async with self.http.stream("GET", f"/v1{path}", params=parameters, headers=headers) as answer:
+            assert answer.status_code == 200, await answer.aread()
+            yield events(answer.aiter_lines())
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a stream said. type: empty where it only said how far it is."""
+
+    id: str
+    type: str
+    data: Any
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Domain and seq of the record."""
+        return self.data["domain"], self.data["seq"]
+
+
+async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
+    """As a browser reads them, those without data included."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif fields:
+            yield Event(fields.get("id", ""), fields.get("event", ""), json.loads(fields.get("data", "null")))
+            fields = {}

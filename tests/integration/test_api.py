@@ -1,0 +1,505 @@
+"""The query interface on a real PostgreSQL, over the archive that a real auditor makes of a played story."""
+
+import asyncio
+import contextlib
+import random
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+from jsonschema import Draft202012Validator
+from tests.api_kit import PATIENCE_S, Api, Event
+from tests.archive_kit import Auditor, Log, query
+from tests.bench.synthetic import plain_log
+from tests.log_builder import MINUTE, SECOND, Story
+
+from bailiff.logfile import message_line
+from bailiff_auditor.api.archive import Archive
+from bailiff_auditor.database import connect
+from bailiff_auditor.holds import AnotherLog, Holds
+from bailiff_auditor.usage import follow_usage
+from bailiff_bus.log import Entry
+from bailiff_bus.messageline import as_line
+from bailiff_bus.settings import PoolDeclaration
+from bailiff_core.explain import jobs_of
+from bailiff_core.fold import apply
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Wire, decode
+from bailiff_devstack.postgres import EmbeddedPostgres
+
+
+def played() -> Story:
+    """serve-1 displaces one of two training jobs and ends; the victim comes back. wide-1 waits all the time."""
+    story = Story(domain="pool-a")
+    story.node("n1", gpus=2)
+    for name in ("train-1", "train-2"):
+        story.submit(name, gpus=1, cls="train", project="research", user="u-7", after=SECOND)
+        story.started(name)
+    story.submit("wide-1", gpus=4, cls="train", user="ünï 🦀", after=SECOND)
+    story.submit("serve-1", gpus=1, cls="inference", project="shop", after=MINUTE)
+    story.propose()
+    victim = story.expect("PreemptionDecided").victims[0].job
+    story.begin(victim, after=SECOND)
+    story.staged(victim, "noticed")
+    story.staged(victim, "checkpoint_committed")
+    story.yields(victim, after=3 * SECOND)
+    story.started("serve-1")
+    story.ends("serve-1", after=MINUTE)
+    story.started(victim)
+    story.quarantined("n1", 1)
+    return story
+
+
+@dataclass
+class World:
+    """A log, its archive and the interface to it."""
+
+    story: Story
+    log: Log
+    api: Api
+    auditor: Auditor
+
+    async def archived(self) -> None:
+        """Wait until all that is in the log is archived, and who holds what is noted."""
+
+        async def all_of_it() -> bool:
+            answer = await self.api.http.get(f"/v1/domains/{self.log.domain}")
+            return answer.status_code == 200 and answer.json()["holds_seq"] == len(self.story.wires) - 1
+
+        await self.auditor.until("all is archived and looked at", all_of_it)
+
+
+@contextlib.asynccontextmanager
+async def world(database: str, folder: Path, story: Story, **settings: object) -> AsyncIterator[World]:
+    log = Log()
+    log.append(story.wires)
+    async with (
+        Auditor(log, database, folder, usage_seconds=1, seal_records=10).running() as auditor,
+        Api(database, state_dir=folder, **settings).running() as api,
+    ):
+        found = World(story, log, api, auditor)
+        await found.archived()
+        yield found
+
+
+def seq_of(story: Story, kind: str, nth: int = 0) -> int:
+    return [record.seq for record in story.records if record.data is not None and kind == record.data.NAME][nth]
+
+
+def said(story: Story, kind: str, nth: int = 0) -> Any:
+    return story.records[seq_of(story, kind, nth)].data
+
+
+# --- what it tells
+
+
+async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None:
+    story = played()
+    decided = said(story, "PreemptionDecided")
+    victim, other = decided.victims[0].job, ({"train-1", "train-2"} - {decided.victims[0].job}).pop()
+    preempted = seq_of(story, "PreemptionDecided")
+    async with world(database, tmp_path, story) as it:
+        api = it.api
+        schemas = (await api.get("/openapi.json"))["components"]["schemas"]
+
+        async def get(path: str, model: str, **parameters: object) -> dict:
+            found = await api.get(f"/domains/pool-a{path}", **parameters)
+            schema = {"$ref": f"#/components/schemas/{model}", "components": {"schemas": schemas}}
+            Draft202012Validator(schema).validate(found)
+            return found
+
+        # Who had to leave, for whom, why, and how it went.
+        (eviction,) = (await get("/evictions", "EvictionPage"))["items"]
+        assert (eviction["job"], eviction["for_job"], eviction["cause"]) == (victim, "serve-1", "preemption")
+        assert (eviction["decided_seq"], eviction["project"], eviction["user"]) == (preempted, "research", "u-7")
+        assert "needs the room" in eviction["why"]
+        assert eviction["stages"].keys() >= {"begun", "noticed", "checkpoint_committed", "exited", "released", "resumed"}
+        assert eviction["until_resumed_s"] > eviction["until_released_s"] > 0
+        assert eviction["explanation"]["proven"]
+        for filters in ({"reason": "drain"}, {"node": "n9"}, {"job": other}, {"user": "u-8"}, {"verb": "reclaim"}):
+            assert (await get("/evictions", "EvictionPage", **filters))["items"] == []
+        for filters in ({"reason": ["drain", "preemption"]}, {"node": "n1"}, {"project": "research"}, {"for_job": "serve-1"}):
+            assert len((await get("/evictions", "EvictionPage", **filters))["items"]) == 1
+
+        # Jobs, one whole, and why one waits.
+        jobs = (await get("/jobs", "JobPage", order="asc"))["items"]
+        assert [job["job"] for job in jobs] == ["train-1", "train-2", "wide-1", "serve-1"]
+        assert [job["job"] for job in (await get("/jobs", "JobPage", state=["succeeded", "failed"]))["items"]] == ["serve-1"]
+        assert [job["job"] for job in (await get("/jobs", "JobPage", user="ünï 🦀"))["items"]] == ["wide-1"]
+        later = datetime.fromisoformat(jobs[1]["submitted_at"]) + timedelta(microseconds=1)
+        assert len((await get("/jobs", "JobPage", **{"from": later.isoformat()}))["items"]) == 2
+        assert len((await get("/jobs", "JobPage", to=later.isoformat(), node="n1"))["items"]) == 2
+        whole = await get(f"/jobs/{victim}", "JobWhole")
+        assert [attempt["attempt"] for attempt in whole["attempts"]] == [1, 2]
+        assert whole["attempts"][0]["outcome"] == "preempted"
+        assert whole["evictions"] == [eviction]
+        (waiting,) = (await get("/queue", "QueuePage"))["items"]
+        assert waiting["job"] == "wide-1"
+        assert waiting["reason"] == said(story, "JobWaits").reason
+        assert (await get("/jobs/wide-1", "JobWhole"))["waits_because"] == waiting["reason"]
+        assert len((await get("/attempts", "AttemptPage", verb="preempt"))["items"]) == 1
+
+        # The records themselves, decisions, timelines.
+        records = [record async for record in _all(api, "/domains/pool-a/records", order="asc", limit=7)]
+        assert [record["seq"] for record in records] == list(range(len(story.wires)))
+        assert [record["type"] for record in records] == [record.type.split(".")[2] for record in story.records]
+        whole = await get(f"/records/{preempted}", "RecordWhole")
+        assert (whole["type"], whole["data"]["asker"]["job"]) == ("PreemptionDecided", "serve-1")
+        assert dict(whole["headers"])["ce_seq"] == str(preempted)
+        assert (await get(f"/decisions/{preempted}", "RecordWhole")) == whole
+        await api.refused(404, "/domains/pool-a/decisions/0")
+        mine = (await get("/decisions", "RecordPage", job=victim, type="PreemptionDecided"))["items"]
+        assert [decision["seq"] for decision in mine] == [preempted]
+        found = (await get("/decisions", "RecordPage", verb="preempt"))["items"]
+        assert [each["type"] for each in found] == ["PreemptionDecided", "PreemptionRequested"]
+        (found,) = (await get("/decisions", "RecordPage", reason="preemption", node="n1"))["items"]
+        assert found["type"] == "JobRequeued"
+        timeline = (await get(f"/jobs/{victim}/timeline", "RecordPage", order="asc"))["items"]
+        assert [record["seq"] for record in timeline] == [record.seq for record in story.records if victim in jobs_of(record)]
+        on_node = {record["type"] for record in (await get("/nodes/n1/timeline", "RecordPage"))["items"]}
+        assert on_node >= {"NodeJoined", "DeviceQuarantined", "JobPlaced", "TaskReleased", "PreemptionDecided"}
+        shop = (await get("/projects/shop/timeline", "RecordPage"))["items"]
+        assert {record["job"] for record in shop} == {"serve-1"}
+
+        # Pools, nodes, projects, use, seals.
+        pool = await get("", "DomainItem")
+        assert (pool["ok"], pool["next_seq"]) == (True, len(story.wires))
+        assert pool["sealed"] >= 10
+        assert (await api.get("/domains"))["items"][0]["domain"] == "pool-a"
+        (node,) = (await get("/nodes", "NodePage"))["items"]
+        assert (node["node"], node["gpus"], node["state"]) == ("n1", 2, "ready")
+        projects = {each["project"]: each for each in (await get("/projects", "ProjectPage"))["items"]}
+        assert projects["research"]["jobs"] == {"running": 2}
+        assert projects[""]["use"]["gpus"] == 2
+        use = (await get("/usage", "UsagePage", project=""))["items"]
+        assert {each["gpus"] for each in use} >= {1.0, 2.0}
+        kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
+        assert kinds[:2] == ["SealingKey", "LogSealed"]
+
+        # The bytes, as they are in Kafka.
+        raw = await get("/log", "RawLog", limit=2000)
+        assert raw["messages"] == [as_line(each.offset, each.time, each.headers, each.value) for each in it.log.messages()]
+        assert message_line(it.log.messages()[3]).startswith('{"offset":3,')
+
+
+async def _all(api: Api, path: str, **parameters: object) -> AsyncIterator[dict]:
+    for item in await api.all(path, **parameters):
+        yield item
+
+
+async def test_what_held_a_gpu_at_any_time(database: str, tmp_path: Path) -> None:
+    """After every record of the story the answer is what the fold of the log up to there says."""
+    story = played()
+    after: list[dict[int, list[tuple[str, str]]]] = []
+    pool_of = Pool()
+    for record in story.records:
+        apply(pool_of, record)
+        after.append({0: [], 1: []} if pool_of.nodes else {})
+        for job in pool_of.jobs.values():
+            for task in job.tasks:
+                if task.state != "released":
+                    kind = "reserved" if task.state == "reserved" else "held"
+                    after[-1][task.devices.bit_length() - 1].append((job.id, kind))
+    async with world(database, tmp_path, story) as it:
+        for seq, expected in enumerate(after):
+            (node,) = (await it.api.get("/domains/pool-a/gpus", seq=seq))["nodes"] or [{"gpus": []}]
+            found = {gpu["gpu"]: [(each["job"], each["kind"]) for each in gpu["holders"]] for gpu in node["gpus"]}
+            assert {gpu: sorted(who) for gpu, who in found.items()} == {gpu: sorted(who) for gpu, who in expected.items()}, seq
+        decided = story.records[seq_of(story, "PreemptionDecided")]
+        at = datetime.fromtimestamp(decided.time / 1_000_000, UTC)
+        choice = said(story, "PreemptionDecided").victims[0].job
+        places = [await it.api.get(f"/domains/pool-a/nodes/n1/gpus/{gpu}", at=at.isoformat()) for gpu in (0, 1)]
+        (then,) = [place for place in places if len(place["holders"]) == 2]
+        assert [(each["job"], each["kind"]) for each in then["holders"]] == [(choice, "held"), ("serve-1", "reserved")]
+        now = [await it.api.get(f"/domains/pool-a/nodes/n1/gpus/{gpu}") for gpu in (0, 1)]
+        assert [place["state"] for place in now] == ["ok", "quarantined"]
+        assert [place["state"] for place in places] == ["ok", "ok"]
+        spans = await it.api.all("/domains/pool-a/holds", node="n1", gpu=then["gpu"], order="asc", limit=2)
+        assert [(span["job"], span["kind"]) for span in spans] == [
+            (choice, "held"), ("serve-1", "reserved"), ("serve-1", "held"), (choice, "held"),
+        ]  # fmt: skip
+        await it.api.refused(400, "/domains/pool-a/gpus", seq=len(story.records))
+        await it.api.refused(404, "/domains/pool-a/nodes/n1/gpus/7")
+
+
+# --- pages
+
+
+async def test_pages_neither_repeat_nor_skip_while_records_arrive(database: str, tmp_path: Path) -> None:
+    story = played()
+    half = len(story.wires) // 2
+    log = Log()
+    log.append(story.wires[:half])
+    async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
+        await auditor.until("half is archived", lambda: auditor.value("bailiff_archive_head_seq") == half - 1)
+        seen: dict[str, list[int]] = {"asc": [], "desc": []}
+        cursors: dict[str, dict[str, str]] = {"asc": {}, "desc": {}}
+        for number in range(half, len(story.wires)):
+            log.append(story.wires[number : number + 1])
+            await auditor.until("one more is archived", lambda at=number: auditor.value("bailiff_archive_head_seq") == at)
+            for order, cursor in cursors.items():
+                if cursor is None:
+                    continue
+                page = await api.get("/domains/pool-a/records", order=order, limit=3, **cursor)
+                seen[order] += [record["seq"] for record in page["items"]]
+                cursors[order] = {"cursor": page["next"]} if page["next"] else None
+        for order, cursor in cursors.items():
+            if cursor is not None:
+                seen[order] += [each["seq"] for each in await api.all("/domains/pool-a/records", order=order, limit=3, **cursor)]
+    assert seen["asc"] == list(range(len(seen["asc"])))
+    assert len(seen["asc"]) >= half
+    assert seen["desc"] == list(range(half, -1, -1))  # from where the log ended at the first page
+
+
+async def test_an_answer_that_is_known_is_not_sent_again(database: str, tmp_path: Path) -> None:
+    async with world(database, tmp_path, played()) as it:
+        first = await it.api.http.get("/v1/domains/pool-a/jobs")
+        again = await it.api.http.get("/v1/domains/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        it.story.submit("later")
+        it.log.append(it.story.wires[len(it.log.messages()) :])
+        await it.archived()
+        changed = await it.api.http.get("/v1/domains/pool-a/jobs", headers={"if-none-match": first.headers["etag"]})
+        assert changed.status_code == 200
+        assert changed.json()["items"][0]["job"] == "later"
+
+
+# --- the stream
+
+
+async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break(database: str, tmp_path: Path) -> None:
+    story = played()
+    async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
+        begun, last = len(story.wires), ""
+        seen: list[int] = []
+        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}) as events:
+            async for event in events:
+                last = event.id
+                if event.type:
+                    seen.append(event.data["seq"])
+                    assert event.id == f"pool-a:{event.data['seq']}"
+                if len(seen) == begun // 2:
+                    break
+        async with it.api.stream("/domains/pool-a/events", last=last) as events:
+            async for event in events:
+                if event.type:
+                    seen.append(event.data["seq"])
+                if seen[-1] == begun - 1 and len(it.log.messages()) == begun:  # the present: more comes now
+                    story.submit("later")
+                    it.log.append(story.wires[begun:])
+                if seen[-1] == len(story.wires) - 1 and len(story.wires) > begun:
+                    break
+        assert seen == list(range(len(story.wires)))
+
+        # Only what is wanted; and how far it has come is said of what is passed over, too.
+        wanted: list[Event] = []
+        async with it.api.stream("/events", type=["JobEnded", "JobWaits"], project="research", after="pool-a:3") as events:
+            async for event in events:
+                wanted += [event] if event.type else []
+                if not event.type and event.id == f"pool-a:{len(story.wires) - 1}":
+                    break
+        assert [(event.type, event.data["job"]) for event in wanted] == [
+            ("JobWaits", said(story, "PreemptionDecided").victims[0].job)
+        ]
+        told = await it.api.refused(400, "/events", after="pool-a:9999")
+        assert told["errors"][0]["allowed"] == f"a record that is archived; the last one of pool-a is {len(story.wires) - 1}"
+        await it.api.refused(400, "/events", after="pool-b:1")
+        await it.api.refused(404, "/events", domain="pool-b")
+
+
+async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_streams_is_bounded(
+    database: str, tmp_path: Path
+) -> None:
+    log, wires = Log(), list(plain_log(6_000))
+    log.append(wires)
+    async with (
+        Auditor(log, database, tmp_path).running() as auditor,
+        Api(database, state_dir=tmp_path, api_streams=2).running() as api,
+    ):
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+        host, port = api.service.address.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        writer.write(b"GET /v1/events?from=start HTTP/1.1\r\nhost: x\r\n\r\n")
+        async with api.stream("/events", **{"from": "start"}) as events:
+            count = 0
+            async for event in events:
+                count += bool(event.type)
+                if count == len(wires):
+                    break
+            refused = await api.http.get("/v1/events")
+            assert refused.status_code == 503
+            assert "2 streams" in refused.json()["detail"]
+        streams = api.service.streams
+        await auditor.until("the other one is gone", lambda: len(streams.running) == 1)
+        assert streams.running[0].sent < len(wires) / 2  # it waits for its reader
+        writer.close()
+        await auditor.until("the place is free again", lambda: not streams.running)
+
+
+# --- what is refused
+
+
+async def test_only_reading_and_only_with_the_token(database: str, tmp_path: Path) -> None:
+    async with world_with_token(database, tmp_path) as api:
+        known = {"authorization": "Bearer sésame".encode()}
+        for verb in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            answer = await api.http.request(verb, "/v1/domains", headers=known)
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+        for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic sesame"}):
+            assert (await api.http.get("/v1/domains", headers=headers)).status_code == 401
+        head = await api.http.head("/v1/domains", headers=known)
+        assert (head.status_code, head.content) == (200, b"")
+        assert (await api.http.head("/v1/events", headers=known)).status_code == 200
+        assert (await api.http.get("/v1/domains", headers=known)).status_code == 200
+    archive = Archive(database, 2, 5.0)
+    await archive.open()
+    async with archive.reading() as connection:
+        with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
+            await connection.execute("DELETE FROM domains")
+    await archive.close()
+
+
+@contextlib.asynccontextmanager
+async def world_with_token(database: str, folder: Path) -> AsyncIterator[Api]:
+    log = Log()
+    log.append(played().wires)
+    async with Auditor(log, database, folder).running(), Api(database, state_dir=folder, api_token="sésame").running() as api:
+        yield api
+
+
+async def test_a_problem_says_which_parameter_and_what_is_allowed(database: str, tmp_path: Path) -> None:
+    async with world(database, tmp_path, played()) as it:
+        cases = {
+            "limit": ("0", "greater than or equal to 1"),
+            "cursor": ("x", "`next` of the page before"),
+            "state": ("tired", "'pending'"),
+            "from": ("yesterday", "2026-11-22T08:15:00Z"),
+            "projct": ("a", "priority_class, project"),
+        }
+        for parameter, (found, allowed) in cases.items():
+            (fault,) = (await it.api.refused(400, "/domains/pool-a/jobs", **{parameter: found}))["errors"]
+            assert fault["parameter"] == parameter
+            assert fault["found"] == found
+            assert allowed in fault["allowed"]
+        page = await it.api.get("/domains/pool-a/jobs", limit=1)
+        other = await it.api.refused(400, "/domains/pool-a/jobs", limit=1, cursor=page["next"], project="research")
+        assert "same other parameters" in other["detail"]
+        assert "the archive holds: pool-a" in (await it.api.refused(404, "/domains/pool-x/jobs"))["detail"]
+        assert "no job 'x'" in (await it.api.refused(404, "/domains/pool-a/jobs/x"))["detail"]
+
+
+HOSTILE = (
+    "", " ", "'", "' OR 1=1 --", '"; DROP TABLE records; --', "\\", "%", "%00", "\x00", "\ud7ff", "𝕏" * 50, "a" * 5_000, "0",
+    "-1", "1e400", "9223372036854775807", "9223372036854775808", "NaN", "null", "[]", "{}", "../../etc/passwd", "${x}",
+    "\r\nx: y", "١٢", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "WyJ4Il0", "pool-a:1",
+    "pool-a:-2", ":", ",",
+)  # fmt: skip
+
+
+async def test_whatever_stands_in_a_parameter_the_answer_is_no_error_of_ours(database: str, tmp_path: Path) -> None:
+    """Each parameter of the description gets each hostile value, alone; then many at once, by chance."""
+    dice = random.Random(7)
+    async with world(database, tmp_path, played()) as it:
+        paths = (await it.api.get("/openapi.json"))["paths"]
+        for path, operations in paths.items():
+            known = {"domain": "pool-a", "job": "train-1", "node": "n1", "gpu": "0", "seq": "3", "project": "research"}
+            parameters = operations["get"].get("parameters", [])
+            places = {each["name"]: each["in"] for each in parameters}
+            trials = [{name: value} for name in places for value in HOSTILE]
+            trials = dice.sample(trials, min(len(trials), 12)) + [
+                {name: dice.choice(HOSTILE) for name in places if dice.random() < 0.4} for _ in range(3)
+            ]
+            for trial in trials:
+
+                def given(place: str, trial: dict[str, str] = trial, places: dict[str, str] = places) -> dict[str, str]:
+                    return {name: value for name, value in trial.items() if places[name] == place}
+
+                where = path.format(**{name: quote(value, safe="") for name, value in {**known, **given("path")}.items()})
+                headers = {name: re.sub(r"[\r\n\0]", "", value).strip().encode() for name, value in given("header").items()}
+                asked = {"wait": "0", **given("query")} if "wait" in places else given("query")
+                ask = it.api.http.head if path.endswith("/events") else it.api.http.get
+                answer = await ask(where, params=asked, headers=headers)
+                assert answer.status_code in (200, 400, 404), (answer.status_code, where, asked, answer.text)
+                if answer.status_code != 200 and not path.endswith("/events"):
+                    assert answer.headers["content-type"] == "application/problem+json"
+        assert len(await query(database, "SELECT seq FROM records")) == len(it.story.wires)
+
+
+async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
+    async with world(private_postgres.dsn, tmp_path, played()) as it:
+        private_postgres.kill9()
+        answer = await it.api.http.get("/v1/domains/pool-a/jobs")
+        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+        await it.auditor.until("it is not ready", lambda: it.api.service.readiness()["archive"])
+        private_postgres.start()
+        await it.auditor.until("it is ready again", lambda: it.api.service.readiness()["archive"] is None)
+        assert (await it.api.http.get("/v1/domains/pool-a/jobs")).status_code == 200
+
+
+# --- who holds what, followed on
+
+
+async def held(database: str) -> list[dict[str, Any]]:
+    rows = await query(database, "SELECT * FROM holds ORDER BY from_seq, job, task, kind")
+    return rows + await query(database, "SELECT * FROM gpu_states ORDER BY from_seq, node, gpu")
+
+
+def rows_after(wires: list[Wire]) -> int:
+    holds, pool = Holds(1, -1), Pool()
+    for wire in wires:
+        apply(pool, record := decode(wire))
+        holds.at(pool, Entry(record, wire, record.seq, 0, ""))
+    return len(holds.places.begun) + len(holds.states.begun)
+
+
+async def test_who_holds_what_goes_on_where_it_stopped_and_anew_where_the_log_is_another(database: str, tmp_path: Path) -> None:
+    whole = played().wires
+
+    async def follow(wires: list[Wire], folder: str, stop: int | None = None) -> list[dict[str, Any]]:
+        log = Log()
+        log.append(wires[:stop])
+        async with Auditor(log, database, tmp_path / folder, usage_seconds=1).running() as auditor:
+
+            async def noted() -> bool:
+                if auditor.value("bailiff_archive_head_seq") != len(wires[:stop]) - 1:
+                    return False
+                rows = await query(database, "SELECT holds_seq FROM followed")
+                return [row["holds_seq"] for row in rows] == [len(wires[:stop]) - 1]
+
+            await auditor.until("it is noted", noted)
+        return await held(database)
+
+    await follow(whole, "one", 14)
+    assert await follow(whole, "one") == (rows := await follow(whole, "two"))
+    assert len(rows) == rows_after(whole)
+
+    # The log loses its end, and goes on as another one: what was noted of the lost part goes, whoever notices it.
+    other = played().resumed(14)
+    other.restart(after=SECOND)
+    for number in range(len(whole)):
+        other.submit(f"another-{number}", gpus=1)
+    log = Log()
+    log.append(other.wires)
+    connection = await connect(database, 10.0)
+    pool_a = PoolDeclaration(name="pool-a", partition=0)
+    work = lambda: follow_usage(log.cluster.client("x"), pool_a, 1, connection, SECOND, tmp_path / "two")  # noqa: E731
+    with pytest.raises(AnotherLog):
+        await work()
+    assert await held(database) == []
+    following = asyncio.create_task(work())
+    async with asyncio.timeout(PATIENCE_S):
+        while (await query(database, "SELECT holds_seq FROM followed"))[0]["holds_seq"] != len(other.wires) - 1:
+            await asyncio.sleep(0.02)
+            assert not following.done()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await connection.close()
+    rows = await held(database)
+    assert len(rows) == rows_after(other.wires)
+    assert "serve-1" not in {row.get("job") for row in rows}

@@ -1,0 +1,137 @@
+"""Each command that reads says the same whether the log comes from the topic or from the query interface over its archive."""
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api_kit import Api
+from tests.archive_kit import Auditor, Log
+from tests.log_builder import MINUTE, SECOND, Story
+from tests.unit.client.kit import Run, Scribe, command_on, preemption_story
+
+from bailiff.apibus import ApiBus
+from bailiff.problem import ExitCode
+
+COMMANDS = (
+    "list", "list -o wide", "list -o json", "describe train-1", "describe serve-1 -o json", "describe nobody", "explain train-1",
+    "explain serve-1 -o json", "explain 12", "explain 9999", "events", "events --from 0 -o json", "events --job train-1",
+    "audit tail", "audit tail --from 3 -o json", "audit tail --type JobPlaced", "audit show 7", "audit show 9999",
+    "audit verify -o json", "audit replay -o json", "audit seals -o json", "nodes -o wide", "nodes -o json", "pools -o json",
+    "node list", "node describe n1", "class list -o json", "policy show", "project list -o json", "audit export -",
+)  # fmt: skip
+NOT_THERE = "http://127.0.0.1:1"
+
+
+class Both:
+    """The command on each source. api: how many questions it asked is no matter; what it says is."""
+
+    def __init__(self, scribe: Scribe, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.scribe, self.monkeypatch, self.folder = scribe, monkeypatch, folder
+        monkeypatch.setattr(time, "time_ns", lambda: (scribe.now + 5 * SECOND) * 1000)
+
+    def on_topic(self) -> Run:
+        return command_on(lambda: self.scribe.cluster.client("cli"), self.monkeypatch, str(self.folder / "topic"))
+
+    def on_api(self, address: str, token: str | None = None, patience: float = 10.0) -> Run:
+        bus = lambda: ApiBus(address, token, self.scribe.cluster.client("cli"), patience)  # type: ignore[arg-type,return-value] # noqa: E731
+        return command_on(bus, self.monkeypatch, str(self.folder / "api"))
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Both]:
+    scribe = Scribe()
+    preemption_story(scribe)
+    return Both(scribe, monkeypatch, tmp_path)
+
+
+class ScribesLog(Log):
+    """The log that a scribe wrote, for an auditor."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self.domain, self.cluster = scribe.domain, scribe.cluster
+
+
+async def test_every_command_that_reads_says_the_same(both: Both, database: str, tmp_path: Path) -> None:
+    log, last = ScribesLog(both.scribe), len(both.scribe.records) - 1
+    async with (
+        Auditor(log, database, tmp_path / "auditor", seal_records=5).running() as auditor,
+        Api(database, state_dir=tmp_path).running() as api,
+    ):
+        await auditor.until("all is archived and sealed", lambda: auditor.value("bailiff_archive_head_seq") == last
+                            and auditor.value("bailiff_sealed_records") > 0)  # fmt: skip
+        for command in COMMANDS:
+            expected = await asyncio.to_thread(both.on_topic(), *command.split())
+            found = await asyncio.to_thread(both.on_api(api.service.address), *command.split())
+            assert (found.exit_code, found.output) == (expected.exit_code, expected.output), command
+            assert found.exit_code in (ExitCode.DONE, ExitCode.NOT_FOUND), found.output
+        gone = await asyncio.to_thread(both.on_api(NOT_THERE, patience=0.1), "list")
+        assert gone.exit_code == ExitCode.UNREACHABLE
+        assert "the query interface at http://127.0.0.1:1 does not answer" in " ".join(gone.output.split())
+        odd = await asyncio.to_thread(both.on_api("localhost:1"), "list")
+        assert odd.exit_code == ExitCode.USAGE
+
+
+async def test_a_token_that_does_not_fit_is_told(both: Both, database: str, tmp_path: Path) -> None:
+    log = ScribesLog(both.scribe)
+    async with (
+        Auditor(log, database, tmp_path / "auditor").running() as auditor,
+        Api(database, state_dir=tmp_path, api_token="right").running() as api,
+    ):
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(both.scribe.records) - 1)
+        assert (await asyncio.to_thread(both.on_api(api.service.address, "right"), "list")).exit_code == ExitCode.DONE
+        wrong = await asyncio.to_thread(both.on_api(api.service.address, "wrong"), "list")
+        assert wrong.exit_code == ExitCode.UNREACHABLE
+        assert "BAILIFF_API_TOKEN" in wrong.output
+
+
+# --- the examples of docs/api.md
+
+
+def examples() -> list[str]:
+    text = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
+    return re.findall(r"^ {4}(curl .+)$", text, re.MULTILINE)
+
+
+async def test_the_examples_of_the_page_can_be_run(database: str, tmp_path: Path) -> None:
+    story = Story(domain="pool-a")
+    story.node("node-1", gpus=1)
+    story.submit("train-1", gpus=1, cls="train", project="research", after=SECOND)
+    story.started("train-1")
+    story.submit("serve-1", gpus=1, cls="inference", after=MINUTE)
+    story.propose()
+    log = Log()
+    log.append(story.wires)
+    async with (
+        Auditor(log, database, tmp_path, usage_seconds=1, seal_records=5).running() as auditor,
+        Api(database, state_dir=tmp_path).running() as api,
+    ):
+
+        async def noted() -> bool:
+            answer = await api.http.get("/v1/domains/pool-a")
+            return answer.status_code == 200 and answer.json()["holds_seq"] == len(story.wires) - 1
+
+        await auditor.until("all is archived and noted", noted)
+
+        def run(command: str) -> str:
+            shell = command.replace("http://127.0.0.1:8620", api.service.address)
+            done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=30, check=True)
+            return done.stdout
+
+        told: dict[str, Any] = {}
+        for command in examples():
+            output = await asyncio.to_thread(run, command)
+            if "events" in command:
+                assert "id: pool-a:" in output, command
+                continue
+            told[command] = json.loads(output)
+            assert "status" not in told[command], output
+            assert told[command].get("items") != [], command
+        (at_that_time,) = [answer for command, answer in told.items() if "/gpus/0?at=" in command]
+        assert [holder["job"] for holder in at_that_time["holders"]] == ["train-1", "serve-1"]
+    assert len(examples()) >= 15

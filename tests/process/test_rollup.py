@@ -1,0 +1,267 @@
+"""The roll-up as a process on a real Kafka: `kill -9` under load, two replicas, two pools; and the counts are exact."""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.log_builder import MINUTE, SECOND, Story
+from tests.otlp import Collector, collecting
+from tests.rollup_kit import Recount, busy_log, of_domain, recount
+from tests.system import PATIENCE_S, POLL_S, http_get
+
+from bailiff.client import Client
+from bailiff_bus import topics, tracing
+from bailiff_bus.envelope import unwrap
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.messages import JobSpec, RollupWindow, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_core.records import Wire
+from bailiff_devstack.stack import ROLLUP, Plan, Stack
+
+POOLS = ("pool-a", "pool-b")
+TRACED = "pool-t"
+REPLICAS = (ROLLUP, f"{ROLLUP}-2")
+ENV = {
+    "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
+    "BAILIFF_STORE_RECORDS": "100",
+    "BAILIFF_STORE_SECONDS": "0.2",
+}
+
+
+@dataclass
+class Counting:
+    """A Kafka with two pools' logs, which nobody but the test writes, and the replicas that count them."""
+
+    stack: Stack
+    collector: Collector
+    logs: dict[str, list[Wire]]
+    written: dict[str, int] = field(default_factory=lambda: dict.fromkeys(POOLS, 0))
+
+    def start(self, process: str) -> None:
+        self.stack.start_service(ROLLUP, replica=process.removeprefix(ROLLUP))
+
+    async def feed(self, upto: float) -> None:
+        """Append so much of both logs, with a record now and then that lost its place: it must not count."""
+        bus = KafkaBus(self.stack.kafka.bootstrap)
+        producer = await bus.producer()
+        try:
+            for partition, pool in enumerate(POOLS):
+                log, begin = self.logs[pool], self.written[pool]
+                end = self.written[pool] = round(len(log) * upto)
+                wires = [wire for at in range(begin, end) for wire in ([log[at], log[at // 2]] if at % 200 == 0 else [log[at]])]
+                parcels = [(pool.encode(), wire.headers, wire.value) for wire in wires]
+                for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=partition):
+                    await batch.first
+        finally:
+            await producer.close()
+            await bus.close()
+
+    def metrics(self) -> dict[str, float]:
+        """All series of all replicas that run, by name and labels. Of a domain only one replica tells."""
+        found: dict[str, float] = {}
+        for process in self.stack.processes.running():
+            if process in REPLICAS:
+                try:
+                    _, text = http_get(int(self.stack.address(process).rpartition(":")[2]), "/metrics")
+                except OSError:
+                    continue
+                for series, value in re.findall(r"^(bailiff_\w+(?:\{.*\})?) (\S+)$", text, re.MULTILINE):
+                    found[series] = found.get(series, 0) + float(value)
+        return found
+
+    def counted(self, pool: str) -> float:
+        """Jobs of the pool that were counted so far."""
+        return sum(
+            value
+            for series, value in self.metrics().items()
+            if series.startswith(f'bailiff_jobs_submitted_total{{domain="{pool}"')
+        )
+
+    async def until(self, what: str, condition: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not await asyncio.to_thread(condition):
+                    self.stack.processes.check()
+                    await asyncio.sleep(4 * POLL_S)
+        except TimeoutError:
+            raise AssertionError(f"not so: {what}; {self.metrics()}") from None
+
+    async def until_counted(self) -> None:
+        """Until all that was written is counted."""
+        for pool in POOLS:
+            jobs = len(recount(self.logs[pool][: self.written[pool]]).submitted)
+            await self.until(f"{jobs} jobs of {pool} are counted", lambda pool=pool, jobs=jobs: self.counted(pool) == jobs)  # type: ignore[misc]
+
+    async def windows(self) -> dict[tuple[str, str, int, int], RollupWindow]:
+        """All that was published; what was told twice must say the same."""
+        bus = KafkaBus(self.stack.kafka.bootstrap)
+        try:
+            spans = await bus.spans(topics.ROLLUPS.name)
+            reader = await bus.reader([(topics.ROLLUPS.name, at, 0) for at in spans])
+            found: dict[tuple[str, str, int, int], RollupWindow] = {}
+            while any(reader.position(topics.ROLLUPS.name, at) < span.end for at, span in spans.items()):
+                for message in await reader.read():
+                    envelope = unwrap(message)
+                    body = envelope.body
+                    assert isinstance(body, RollupWindow)
+                    assert found.setdefault((envelope.domain, body.window, body.begin, body.end), body) == body
+            return found
+        finally:
+            await bus.close()
+
+
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
+    """One replica, ready, on logs that have just begun."""
+    folder: Path = tmp_path_factory.mktemp("rollup")
+    with collecting() as collector:
+        env = {**ENV, "BAILIFF_OTLP_ENDPOINT": collector.address}
+        yield from _counting(Stack(folder, Plan(pools=(*POOLS, TRACED), nodes=(), env=env), progress=print), collector)
+
+
+def _counting(stack: Stack, collector: Collector) -> Iterator[Counting]:
+    try:
+        (stack.folder / "state").mkdir(parents=True)
+        stack.start_kafka()
+        log = busy_log(30)
+        found = Counting(stack, collector, {"pool-a": log, "pool-b": of_domain(log, "pool-b", 1)})
+        asyncio.run(found.feed(0.01))
+        found.start(ROLLUP)
+        stack.processes.wait_ready(timeout_s=PATIENCE_S)
+        yield found
+    finally:
+        stack.stop()
+
+
+async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where who sends it is killed between its beginning and its end."""
+    stack, collector = counting.stack, counting.collector
+    bus = KafkaBus(stack.kafka.bootstrap)
+    producer = await bus.producer()
+    story = Story(domain=TRACED, begin=time.time_ns() // 1_000 - 10 * MINUTE)
+    written = 0
+
+    async def append() -> None:
+        nonlocal written
+        parcels = [(TRACED.encode(), wire.headers, wire.value) for wire in story.wires[written:]]
+        for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=len(POOLS)):
+            await batch.first
+        written = len(story.wires)
+
+    try:
+        monkeypatch.setattr(tracing, "_endpoint", collector.address)
+        async with Client(KafkaBus(stack.kafka.bootstrap), source="laptop", actor="u-1") as client:
+            for job in ("train-1", "urgent"):  # the story's records name these messages as their cause
+                demand = JobDemand(job=job, tasks=(TaskGroup(gpu_milli=8_000),))
+                await client.request(TRACED, SubmitJob(demand=demand, spec=JobSpec(command=("true",))))
+        story.node("n1", gpus=8)
+        story.submit("train-1", gpus=8, cls="train")
+        story.started("train-1", after=SECOND)
+        story.submit("urgent", gpus=8, cls="inference", after=MINUTE)
+        story.propose(after=SECOND)
+        await append()
+        trace = tracing.trace_of(TRACED, "urgent")
+        await counting.until("the decision is traced", lambda: "select victims" in collector.of(trace))
+        stack.processes.kill9(ROLLUP)
+        story.yields("train-1", after=2 * SECOND)
+        story.started("urgent", after=SECOND)
+        await append()
+        counting.start(ROLLUP)
+        await counting.until("the start is traced", lambda: "start urgent" in collector.of(trace))
+        stack.processes.kill9(ROLLUP)
+        story.ends("urgent", after=MINUTE)
+        story.started("train-1", after=SECOND)
+        await append()
+        counting.start(ROLLUP)
+        await counting.until("the return is traced", lambda: "resume train-1" in collector.of(trace))
+    finally:
+        await producer.close()
+        await bus.close()
+    spans = collector.of(trace)
+    parents = {name: collector.spans[span.parent].name if span.parent else None for name, span in spans.items()}
+    assert parents == {
+        "request urgent": None,
+        "admit urgent": "request urgent",
+        "find room for urgent": "admit urgent",
+        "select victims": "find room for urgent",
+        "evict train-1": "find room for urgent",
+        "stop train-1/0": "evict train-1",
+        "start urgent": "find room for urgent",
+        "resume train-1": "evict train-1",
+    }
+    assert {name: span.service.removeprefix("bailiff-") for name, span in spans.items()} == {
+        "request urgent": "client",
+        "admit urgent": "admission",
+        "find room for urgent": "admission",
+        "select victims": "victim-selection",
+        "evict train-1": "eviction-executor",
+        "stop train-1/0": "node-agent",
+        "start urgent": "admission",
+        "resume train-1": "admission",
+    }
+    ends = [spans[name].end for name in ("select victims", "stop train-1/0", "evict train-1", "start urgent", "resume train-1")]
+    assert ends == sorted(ends)
+    assert spans["stop train-1/0"].events == ("noticed", "term_sent", "exited")
+    assert collector.disagreements == []
+
+
+def assert_exact(found: Counting, truth: Recount, pool: str) -> None:
+    metrics = found.metrics()
+    for (verb, rule), count in truth.evictions_by().items():
+        assert metrics[f'bailiff_evictions_total{{domain="{pool}",rule="{rule}",verb="{verb}"}}'] == count
+    for cause, amount in truth.lost_by().items():
+        assert metrics[f'bailiff_gpu_seconds_lost_total{{cause="{cause}",domain="{pool}"}}'] == pytest.approx(amount / 1000)
+    for name, count in truth.started_by().items():
+        assert metrics[f'bailiff_start_seconds_count{{domain="{pool}",priority_class="{name}"}}'] == count
+    assert metrics[f'bailiff_gpu_seconds_used_total{{domain="{pool}",project=""}}'] == pytest.approx(truth.used() / 1e9)
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
+async def test_killed_under_load_it_counts_every_record_once(counting: Counting, kills: int) -> None:
+    chance = random.Random(kills)
+    if REPLICAS[1] not in counting.stack.processes.running():
+        counting.start(REPLICAS[1])  # it joins, and gets some of the pools
+    for kill in range(kills):
+        process = chance.choice(REPLICAS)
+        before = {pool: counting.counted(pool) for pool in POOLS}
+        await counting.feed(min(1.0, max(counting.written["pool-a"] / len(counting.logs["pool-a"]), (kill + 1) / (kills + 1))))
+        if kill % 2:
+            await counting.until("it counts", lambda before=before: any(counting.counted(p) > before[p] for p in POOLS))  # type: ignore[misc]
+        counting.stack.processes.kill9(process)
+        counting.start(process)
+    await counting.feed(1.0)
+    await counting.until_counted()
+    for pool in POOLS:
+        assert_exact(counting, recount(counting.logs[pool]), pool)
+
+
+async def test_what_was_published_is_what_the_log_says(counting: Counting) -> None:
+    await counting.feed(1.0)
+    await counting.until_counted()
+    windows = await counting.windows()
+    for pool in POOLS:
+        truth = recount(counting.logs[pool])
+        minutes = [window for (domain, name, *_), window in windows.items() if (domain, name) == (pool, "1m")]
+        assert all(window.complete for window in minutes)
+        assert len(minutes) == truth.end // 60_000_000 - min(window.begin for window in minutes) // 60_000_000
+        for (domain, *_), window in windows.items():
+            if domain == pool:
+                assert {(e.verb, e.rule): e.count for e in window.evictions} == truth.evictions_by(window.begin, window.end)
+                assert window.used_gpu_ms == truth.used(window.begin, window.end) // 1_000_000
+
+
+async def test_a_replica_that_leaves_hands_its_pools_over(counting: Counting) -> None:
+    await counting.feed(1.0)
+    counting.stack.processes.stop(REPLICAS[1])
+    await counting.until_counted()
+    metrics = counting.metrics()
+    assert all(any(f'domain="{pool}"' in series for series in metrics) for pool in POOLS)
+    for pool in POOLS:
+        assert_exact(counting, recount(counting.logs[pool]), pool)

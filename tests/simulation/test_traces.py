@@ -1,0 +1,53 @@
+"""Messages carry the context of the trace that they belong to, outside of all that is hashed and signed, and change nothing."""
+
+from typing import Any
+
+import pytest
+
+from bailiff_bus import topics, tracing
+from bailiff_bus.envelope import Unacceptable, unwrap
+from bailiff_bus.messages import Evict, Proposal, StartTask
+from bailiff_bus.port import Headers, Message
+
+from .world import WatchedCluster, run
+
+SEED = 11  # with preemptions
+
+
+def test_a_run_with_traces_is_the_same_run_and_its_messages_say_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = run(SEED)
+    stored: list[Message] = []
+    store = WatchedCluster.store
+
+    def watched(
+        cluster: WatchedCluster, topic: str, partition: int, key: bytes | None, headers: Headers, value: bytes
+    ) -> Message:
+        stored.append(store(cluster, topic, partition, key, headers, value))
+        return stored[-1]
+
+    monkeypatch.setattr(WatchedCluster, "store", watched)
+    monkeypatch.setattr(tracing, "_endpoint", "http://127.0.0.1:4318")
+    traced = run(SEED)
+
+    def record_bytes(messages: Any) -> list[tuple[Headers, bytes]]:
+        return [(message.headers, message.value) for message in messages if message.topic == topics.AUDIT.name]
+
+    assert traced.bytes() == plain.bytes()
+    assert not any(tracing.parent_in(headers) for headers, _ in record_bytes(stored))
+    evictions = 0
+    for message in stored:
+        try:
+            envelope = unwrap(message)
+        except Unacceptable:
+            continue
+        body, context = envelope.body, tracing.parent_in(message.headers)
+        if isinstance(body, Evict) and body.for_job is not None:
+            evictions += 1
+            assert context is not None
+            assert context[0] == tracing.trace_of(envelope.domain, body.for_job)
+        elif isinstance(body, StartTask):
+            trace = tracing.trace_of(envelope.domain, body.job)
+            assert context == (trace, tracing.span_of(trace, "start", body.job, body.attempt))
+        elif isinstance(body, Proposal):
+            assert context is not None
+    assert evictions > 0

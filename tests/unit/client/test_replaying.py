@@ -1,0 +1,309 @@
+"""`bailiff audit replay`: the same, or the first difference; ranges; other releases' engines, from wheels kept by digest."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.property.busy_stories import Busy
+from tests.unit.client.kit import SECOND, AnsweringBus, Run, Scribe, command_on, finished_story, preemption_story
+from tests.unit.client.test_walk import log, message, stream
+
+from bailiff import walk
+from bailiff.difference import differing_fields
+from bailiff.moments import Point
+from bailiff.problem import ExitCode
+from bailiff.replaying import Replayed, replay
+from bailiff_bus import engines
+from bailiff_bus.port import Message
+from bailiff_core.engine import STATE_SCHEMA
+from bailiff_core.records import Record, Wire, encode, facts, record_hash
+from bailiff_core.records.wire import time_text
+
+
+@pytest.fixture
+def scribe() -> Scribe:
+    made = Scribe()
+    finished_story(made)
+    return made
+
+
+async def replayed(
+    messages: list[Message], store: Path | None = None, from_: Point | None = None, to: Point | None = None
+) -> Replayed:
+    return await replay("pool-a", lambda: stream(messages), store=store, from_=from_, to=to)
+
+
+async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None:
+    found = await replayed(log(scribe))
+    assert found["ok"], found
+    assert found["turns_decided_again"] == found["turns"] > 20
+    assert found["decisions"] > 10
+    (engine,) = found["engines"]
+    assert (engine["decided_by"], engine["from_seq"], engine["to_seq"]) == ("this release", 0, found["records"] - 1)
+
+
+def forged(scribe: Scribe, seq: int, **fields: object) -> list[Message]:
+    """The log with this record's data changed and every record from there on chained anew: a whole chain, and a lie."""
+    messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
+    for record in scribe.records[seq:]:
+        data = record.data
+        if record.seq == seq and data is not None:
+            data = data.model_copy(update=fields)
+        wire = encode(dataclasses.replace(record, prev=prev, data=data))
+        prev = record_hash(wire)
+        messages.append(message(wire, record.seq))
+    return messages
+
+
+def scribe_prev(scribe: Scribe, seq: int) -> str:
+    before = log(scribe)[seq - 1]
+    return record_hash(Wire(before.headers, before.value))
+
+
+def seq_of(scribe: Scribe, name: str) -> int:
+    return next(record.seq for record in scribe.records if record.data is not None and name == record.data.NAME)
+
+
+async def test_replay_names_the_forged_decision_and_its_fields() -> None:
+    scribe = Scribe()
+    preemption_story(scribe)
+    seq = seq_of(scribe, "PreemptionDecided")
+    messages = forged(scribe, seq, expires=1)
+    assert (await walk.verify("pool-a", stream(messages)))["ok"]  # the chain alone cannot show it
+    found = await replayed(messages)
+    assert not found["ok"]
+    difference = found["difference"]
+    assert difference is not None
+    assert difference["seq"] == seq
+    assert (difference["engine"], difference["decided_by"]) == (str(engines.running_engine()), "this release")
+    (field,) = difference["fields"]
+    assert field.startswith("expires: 1 was decided, deciding again gives ")
+    assert all("train-7" in " ".join(told) for told in (difference["recorded"], difference["now"]))
+
+
+async def test_replay_of_a_broken_log_says_that_it_is_broken(scribe: Scribe) -> None:
+    messages = log(scribe)
+    found = await replayed([*messages[:9], *messages[10:]])
+    assert not found["ok"]
+    assert found["difference"] is None
+    assert "record 9 is missing" in found["error"]
+
+
+async def test_turns_of_an_engine_that_nobody_kept_are_folded_only_and_it_says_how_to_get_it(tmp_path: Path) -> None:
+    scribe = Scribe()
+    scribe.begin(logic=999)
+    scribe.node("gpu-01")
+    found = await replayed(log(scribe), store=tmp_path)
+    assert found["ok"]
+    assert found["turns_of_other_engines"] == found["turns"] == 3
+    assert found["turns_decided_again"] == 0
+    (engine,) = found["engines"]
+    assert engine["decided_by"] == ""
+    assert engine["digest"] in engine["advice"]
+    assert "bailiff engine keep" in engine["advice"]
+
+
+async def test_a_log_that_cannot_be_folded_is_told_in_one_line(scribe: Scribe) -> None:
+    record = Record(
+        **{**_fields(scribe.records[-1]), "seq": scribe.head.next_seq, "prev": scribe.head.hash, "time": scribe.now + SECOND}
+    )
+    odd = facts.TaskStarted(job="nobody", attempt=1, task=0, node="gpu-01")
+    wire = encode(dataclasses.replace(record, turn=scribe.pool.turn + 1, data=odd, type=odd.type_name()))
+    found = await replayed([*log(scribe), message(wire)])
+    assert not found["ok"]
+    assert found["error"].startswith(f"#{scribe.head.next_seq}: KeyError")
+
+
+def _fields(record: Record) -> dict[str, object]:
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+
+
+def test_fields_are_compared_deeply() -> None:
+    again = 'T.v1 {"a":{"b":[1,2]},"c":1}'
+    assert differing_fields(again, 'T.v1 {"a":{"b":[1,3]},"c":1}') == ["a.b.1: 3 was decided, deciding again gives 2"]
+    assert differing_fields(again, "U.v1 {}") == []
+    assert differing_fields("the end of the turn", again) == []
+
+
+# --- ranges
+
+
+def last_release(scribe: Scribe, seq: int) -> int:
+    """Where the last turn up to this record begins in which a task gave its room back, or all began."""
+    fresh = ("TaskReleased.v1", "PolicyApplied.v1", "WriterStarted.v1")
+    turn = max(record.turn for record in scribe.records[: seq + 1] if record.type.endswith(fresh))
+    return next(record.seq for record in scribe.records if record.turn == turn)
+
+
+async def test_a_range_is_whole_turns_on_the_fold_of_what_precedes(scribe: Scribe) -> None:
+    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
+    turn = [record.seq for record in scribe.records if record.turn == decided.turn]
+    found = await replayed(log(scribe), from_=Point(seq=decided.seq), to=Point(seq=decided.seq))
+    assert found["ok"], found
+    assert (found["from_seq"], found["to_seq"]) == (last_release(scribe, decided.seq), turn[-1])
+    assert 1 <= found["turns"] == found["turns_decided_again"] < decided.turn
+
+
+async def test_a_range_by_time_ends_with_the_last_turn_of_that_time(scribe: Scribe) -> None:
+    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
+    found = await replayed(log(scribe), from_=Point(time=decided.time), to=Point(time=decided.time))
+    same = [record.seq for record in scribe.records if record.time == decided.time]
+    assert found["from_seq"] <= same[0]
+    assert found["to_seq"] == same[-1]
+
+
+@pytest.mark.parametrize("seed", [4, 12, 23])
+async def test_what_an_engine_remembers_between_turns_is_no_part_of_a_range(seed: int) -> None:
+    """A crowded pool: what did not fit is remembered until room comes free, and the reason of it is told to who comes next."""
+    dice = Random(seed)
+    story = Busy().tell([(dice.randrange(16), dice.randrange(10), dice.randrange(8)) for _ in range(120)])
+    messages = [message(wire, seq) for seq, wire in enumerate(story.wires)]
+    for seq in range(40, len(messages), 23):
+        found = await replay(story.domain, lambda: stream(messages), from_=Point(seq=seq))
+        assert found["ok"], (seq, found["difference"])
+        assert found["from_seq"] <= seq
+
+
+async def test_every_range_of_a_log_decides_the_same(scribe: Scribe) -> None:
+    turns = 0
+    for seq in range(0, len(scribe.records), 7):
+        found = await replayed(log(scribe), from_=Point(seq=seq), to=Point(seq=seq + 9))
+        assert found["ok"], found
+        assert found["from_seq"] <= seq
+        assert found["to_seq"] >= min(seq + 9, len(scribe.records) - 1)
+        turns += found["turns_decided_again"]
+    assert turns > 20
+
+
+async def test_what_lies_before_a_range_is_not_decided_again(scribe: Scribe) -> None:
+    seq = seq_of(scribe, "PreemptionDecided")
+    messages = forged(scribe, seq, explanation=scribe.records[seq].data.explanation.model_copy(update={"steps": 7}))
+    assert not (await replayed(messages))["ok"]
+    assert not (await replayed(messages, from_=Point(seq=seq)))["ok"]
+    later = next(record.seq for record in scribe.records[seq:] if record.type.endswith("TaskReleased.v1"))
+    assert (await replayed(messages, from_=Point(seq=later)))["ok"]
+    assert (await replayed(messages, to=Point(seq=seq - 4)))["ok"]
+
+
+# --- other engines
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> engines.Engine:
+    """This engine under another name: as a release whose logic is 999."""
+    sources = dict(engines.running_engine().sources)
+    sources["engine.py"] = sources["engine.py"].replace(b"LOGIC = ", b"LOGIC = 999  # ")
+    return engines.engine_of({**sources, "engine.py": b'LOGIC = 999\nRELEASE = "9.9.9"\n' + _schema(sources["engine.py"])})
+
+
+def _schema(text: bytes) -> bytes:
+    return next(line for line in text.splitlines(keepends=True) if line.startswith(b"STATE_SCHEMA"))
+
+
+def two_releases(other: engines.Engine) -> Scribe:
+    """A log that one engine began and another went on with."""
+    scribe = Scribe()
+    scribe.begin()
+    scribe.node("gpu-01")
+    scribe.submit("first", gpus=4)
+    scribe.engine, scribe.pool.writer = str(other), "writer-2"
+    started = facts.WriterStarted(
+        writer="writer-2", release=other.release, digest=other.digest, logic=other.logic, state_schema=STATE_SCHEMA
+    )
+    scribe.turn(started, epoch=scribe.pool.epoch + 1)
+    scribe.submit("second", gpus=4)
+    scribe.start("second")
+    return scribe
+
+
+async def test_each_part_is_decided_by_the_engine_that_it_names(other: engines.Engine, tmp_path: Path) -> None:
+    engines.keep(tmp_path, other)
+    scribe = two_releases(other)
+    found = await replayed(log(scribe), store=tmp_path)
+    assert found["ok"], found
+    assert [engine["decided_by"] for engine in found["engines"]] == ["this release", "its wheel"]
+    assert found["turns_decided_again"] == found["turns"]
+    assert found["turns_of_other_engines"] == 0
+    assert found["decisions"] == sum(record.data.KIND == "decision" for record in scribe.records if record.data is not None)
+
+
+async def test_a_difference_under_another_engine_names_it(other: engines.Engine, tmp_path: Path) -> None:
+    engines.keep(tmp_path, other)
+    scribe = two_releases(other)
+    seq = next(record.seq for record in scribe.records if getattr(record.data, "job", "") == "second")
+    found = await replayed(forged(scribe, seq, attempt=7), store=tmp_path)
+    assert found["difference"] is not None
+    assert (found["difference"]["seq"], found["difference"]["engine"]) == (seq, str(other))
+    assert found["difference"]["fields"] == ["attempt: 7 was decided, deciding again gives 1"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda raw: engines.wheel_of(engines.running_engine()), "not the one that its folder names: it is not used"),
+        (lambda raw: raw.replace(b"return min(moments", b"return max(moments"), "is no wheel: Bad CRC-32"),
+    ],
+)
+async def test_a_wheel_that_is_not_what_its_folder_names_is_refused(
+    other: engines.Engine, tmp_path: Path, spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    wheel = engines.keep(tmp_path, other)
+    wheel.write_bytes(spoil(wheel.read_bytes()))
+    found = await replayed(log(two_releases(other)), store=tmp_path)
+    assert found["turns_of_other_engines"] > 0
+    assert said in found["engines"][1]["advice"]
+
+
+async def test_an_engine_that_reaches_out_is_stopped(other: engines.Engine, tmp_path: Path) -> None:
+    sources = dict(other.sources)
+    sources["turn.py"] += (
+        b"\n\n_decide = decide\n\n\ndef decide(pool):\n    open('/tmp/replay-was-here', 'w')\n    return _decide(pool)\n"
+    )
+    spying = engines.engine_of(sources)
+    engines.keep(tmp_path, spying)
+    found = await replayed(log(two_releases(spying)), store=tmp_path)
+    assert not found["ok"]
+    assert "an engine does not do this: open" in found["error"]
+
+
+# --- the command
+
+
+@pytest.fixture
+def bailiff(scribe: Scribe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.setenv("BAILIFF_ENGINES", str(tmp_path / "engines"))
+    return command_on(lambda: AnsweringBus(scribe), monkeypatch, str(tmp_path / "cache"))
+
+
+def test_the_command_takes_numbers_and_times(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    decided = scribe.records[seq_of(scribe, "PreemptionDecided")]
+    by_seq = json.loads(bailiff("audit", "replay", "--from", f"#{decided.seq}", "-o", "json").output)
+    by_time = json.loads(bailiff("audit", "replay", "--from", time_text(decided.time), "-o", "json").output)
+    assert by_seq["ok"]
+    assert by_time["ok"]
+    assert by_seq["to_seq"] == by_time["to_seq"] == len(scribe.records) - 1
+    assert by_time["from_seq"] <= by_seq["from_seq"] <= decided.seq
+    file = tmp_path / "log.jsonl"
+    bailiff("audit", "export", str(file))
+    at_the_end = json.loads(bailiff("audit", "replay", "--file", str(file), "--from", "-1s", "-o", "json").output)
+    assert 0 < at_the_end["turns"] < by_seq["turns"]
+    wrong = bailiff("audit", "replay", "--from", "yesterday")
+    assert (wrong.exit_code, "--from: expected a record's number" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+def test_engines_are_kept_and_listed(bailiff: Run, other: engines.Engine, tmp_path: Path) -> None:
+    mine = engines.running_engine()
+    assert str(mine) in bailiff("engine", "keep").output
+    wheel = tmp_path / "other.whl"
+    wheel.write_bytes(engines.wheel_of(other))
+    refused = bailiff("engine", "keep", str(wheel), "--digest", mine.digest)
+    assert (refused.exit_code, "it is not kept" in refused.stderr) == (ExitCode.FOUND_WRONG, True)
+    assert bailiff("engine", "keep", str(wheel), "--digest", other.digest[:12]).exit_code == ExitCode.DONE
+    found = json.loads(bailiff("engine", "list", "-o", "json").output)
+    assert {row["digest"]: row["running"] for row in found["engines"]} == {mine.digest: True, other.digest: False}
+    (tmp_path / "engines" / mine.digest / mine.wheel_name).write_bytes(engines.wheel_of(other))
+    listed = bailiff("engine", "list")
+    assert (listed.exit_code, "it is not used" in " ".join(listed.output.split())) == (ExitCode.FOUND_WRONG, True)
