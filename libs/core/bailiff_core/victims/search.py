@@ -11,7 +11,7 @@ from bailiff_core.queue.gates import Losses
 from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
-from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need
+from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need, surely_not
 from .moves import find_new_places, leaving_of, taken_for_good
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
@@ -265,29 +265,32 @@ class Search:
         return found
 
     def _acceptable(self, steps: Sequence[Step], *, with_moves: bool) -> bool:
-        units = taken = self._units(steps)
-        if with_moves:
-            mark = self.rooms.mark()
-            moved: dict[str, GangPlace] = {}
-            if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
-                moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
-            self.rooms.rollback(mark)
-            taken = taken_for_good(units, moved)
-            whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
-            there = dict.fromkeys(unit.job.id for unit in whole)
-            earlier = dict.fromkeys(step.before for step in steps)
-            last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-            if any(self._stands_beside(unit) for unit in (*whole, *last)):
-                return False  # nobody leaves so that somebody else may move
-        return self.terms.allows(units, taken) and self.terms.objects(taken) is None
+        units = self._units(steps)
+        if not with_moves:
+            return self.terms.allows(units) and self.terms.objects(units) is None
+        mark = self.rooms.mark()
+        moved: dict[str, GangPlace] = {}
+        if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
+            moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
+        self.rooms.rollback(mark)
+        taken = taken_for_good(units, moved)
+        if not self.terms.allows(units, taken) or self.terms.objects(taken) is not None:
+            return False
+        whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
+        there = dict.fromkeys(unit.job.id for unit in whole)
+        earlier = dict.fromkeys(step.before for step in steps)
+        last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
+        return not any(self._stands_beside(unit) for unit in (*whole, *last))  # nobody leaves so that somebody else may move
 
     def _stands_beside(self, unit: Unit) -> bool:
         """Whether the asker fits although this is put back."""
         mark = self.rooms.mark()
         self.rooms.put_back(unit)
-        found = place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True)
+        fits = not surely_not(self.rooms, self.unit)
+        if fits:
+            fits = isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace)
         self.rooms.rollback(mark)
-        return isinstance(found, GangPlace)
+        return fits
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:
         return [step.unit for step in steps]
