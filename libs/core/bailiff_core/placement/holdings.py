@@ -101,7 +101,12 @@ class Level:
         width = self.least.shape[1]
         rows: Ints = np.fromiter(held, np.int64, len(held))
         counts: list[int] = []
-        largest, nothing, shrinks, youngest, since, at = ([0] * 0 for _ in range(6))
+        largest: list[int] = []
+        nothing: list[int] = []
+        youngest: list[int] = []
+        shrinks: list[bool] = []
+        since: list[int] = []
+        at: list[int] = []  # where in the flat array each of these belongs
         fewest_jobs, fewest_tasks, least = _Tables(_fewest, width), _Tables(_fewest, width), _Tables(_least, width)
         for number, here in held.items():
             sizes = [share.gpus for _, share in here]
