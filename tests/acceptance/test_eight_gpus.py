@@ -96,6 +96,26 @@ async def test_four_gpus_for_an_urgent_job_and_back_again(system: System) -> Non
             assert private.encode() not in everything, f"{private} is in the audit log"
 
 
+async def test_eight_of_eight_for_a_higher_class_and_back_again(system: System) -> None:
+    async with system.watch("pool-a") as pool:
+        await pool.submit("whole-low", pool.training(), tasks=8, gpus=1)
+        await pool.until_running("whole-low")
+        await pool.noted("whole-low", attempt=1, tasks=8)
+
+        await pool.submit("whole-high", pool.until_told(), gpus=8, kind="interactive")
+        decided = await pool.record(PreemptionDecided)
+        assert (decided.verb, [(choice.job, choice.gpus) for choice in decided.victims]) == ("preempt", [("whole-low", 8)])
+        await pool.until_running("whole-high")
+        assert pool.job("whole-low").phase == "pending"
+
+        pool.tell("whole-high")
+        await pool.until_ended("whole-high")
+        await pool.until_running("whole-low")
+        assert pool.job("whole-low").attempt == 2
+        pool.assert_started_once("whole-low", "whole-high")
+        await pool.verify()
+
+
 async def test_a_gang_over_two_machines_displaces_what_it_must(system: System) -> None:
     async with system.watch("pool-b") as pool:
         await pool.submit("gang-small", gpus=2)

@@ -198,6 +198,29 @@ def by_hand(story: Story) -> None:
     story.turn(StateDigest(schema_version=STATE_SCHEMA, digest=state_digest(story.pool)), after=MINUTE)
 
 
+TURNS = [
+    {"name": "a"},
+    {"name": "b", "over_quota_weight": 3},
+    {"name": "c", "over_quota_weight": 0, "quota": {"gpus": 1}},
+    {"name": "d", "over_quota_weight": 0},
+]
+
+
+def reclaimed_and_not_in_turns(story: Story, *, something_happens: bool = True) -> None:
+    """c reclaims from b within its quota, borrows the rest, and b's gang asks again: a is above its share, but dearer."""
+    story.apply_policy(policy(projects=TURNS, backfill="greedy"))
+    story.node("gpu-01", gpus=6)
+    story.runs("b-gang", gpus=4, project="b")
+    for name in ("a-1", "a-2"):
+        story.runs(name, gpus=1, project="a", cls="interactive")
+    story.submit("c-small", gpus=1, project="c", after=MINUTE)
+    story.submit("c-large", gpus=3, project="c", cls="interactive")
+    goes_on(story, rounds=1)
+    if something_happens:
+        story.submit("d-idle", gpus=6, project="d", after=SECOND)
+    goes_on(story, rounds=6)
+
+
 HISTORIES: dict[str, Callable[[Story], None]] = {
     "preemption-of-one-node": preemption_of_one_node,
     "gang-over-two-nodes-with-a-turn-cut-short": gang_over_two_nodes_with_a_turn_cut_short,
@@ -212,6 +235,10 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "gang-over-two-nodes-with-a-turn-cut-short-4": gang_over_two_nodes_with_a_turn_cut_short,
     "projects-borrow-and-give-back-4": projects_borrow_and_give_back,
     "by-hand-4": by_hand,
+    "gang-over-two-nodes-with-a-turn-cut-short-5": gang_over_two_nodes_with_a_turn_cut_short,
+    "projects-borrow-and-give-back-5": projects_borrow_and_give_back,
+    "by-hand-5": by_hand,
+    "reclaimed-and-not-in-turns-5": reclaimed_and_not_in_turns,
 }
 
 

@@ -19,19 +19,19 @@ from bailiff_core.plan.build import happens, submission
 from bailiff_core.plan.layout import lay_out
 from bailiff_core.plan.passes import one_pass
 from bailiff_core.plan.report import Round
-from bailiff_core.protections import own_room
+from bailiff_core.protections import displaced_asker, own_room
 
 FEW = 120
 MANY = 20_000
 STEP = 1_000
 MOST_ROUNDS = 80
 STEPS = (0, 0, 1_000_000, 600_000_000)  # µs from one pass to the next
-CYCLES_WITHOUT_THE_RULE = (1460,)
-WORTH_KEEPING = (802, 1354)  # were cycles once
+CYCLES_OF_PREEMPT = (1460,)
+WORTH_KEEPING = (802, 1354, 1891)  # two were cycles once; in the last two of a batch take surplus of one job
 FEW_TIGHT = 60
 MANY_TIGHT = 8_000
-TIGHT_CYCLES_WITHOUT_THE_RULE = (153,)
-TIGHT_CYCLES_OF_ROUNDS = (1068, 1446)  # open: a gang across its project's quota, reclaimed with a small job that asks again
+CYCLES_OF_PROMISES = (153,)
+CYCLES_OF_RECLAIM = (1068, 1446)  # a gang across its project's quota, reclaimed with a small job that asks again
 
 
 def _snapshot(document: Fields, jobs: list[Fields]) -> Any:
@@ -90,11 +90,11 @@ def passes(document: Fields, waves: Waves, *, lingers: bool) -> str | None:
 
 
 def promises_settle(seed: int) -> None:
-    """Of a tight world: no pass goes round, and passes come to rest while nobody they evicted has left."""
+    """Of a tight world: no pass goes round, and passes come to rest, whether or not those whom they evicted have left."""
     document, waves = tight_world(Random(seed))
-    passes(document, waves, lingers=False)
-    told = passes(document, waves, lingers=True)
-    assert told is None, f"seed {seed}: {told}\n{document}\n{waves}"
+    for lingers in (False, True):
+        told = passes(document, waves, lingers=lingers)
+        assert told is None, f"seed {seed}: {told}\n{document}\n{waves}"
 
 
 def turns(document: Fields, waves: Waves, step: int) -> str | None:
@@ -139,14 +139,29 @@ def test_jobs_do_not_displace_each_other_for_ever(first: int) -> None:
         settles(seed)
 
 
-@pytest.mark.parametrize("seed", CYCLES_WITHOUT_THE_RULE)
-def test_without_within_share_they_would(seed: int) -> None:
+def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    monkeypatch.setattr(protections, "RULES", tuple(rule for rule in protections.RULES if rule.name not in names))
+    monkeypatch.setattr(plan_passes, "MOST_ROUNDS", 50)
+
+
+@pytest.mark.parametrize("seed", CYCLES_OF_PREEMPT)
+def test_without_within_share_and_displaced_asker_they_would(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    settles(seed)
+    assert turns(*world(seed, within_share=False)) is None
+    without(monkeypatch, displaced_asker.NAME)
     assert "leaves things as" in str(turns(*world(seed, within_share=False)))
     settles(seed)
 
 
+@pytest.mark.parametrize("seed", CYCLES_OF_RECLAIM)
+def test_without_displaced_asker_jobs_would_reclaim_from_each_other_for_ever(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert passes(*tight_world(Random(seed)), lingers=False) is None
+    without(monkeypatch, displaced_asker.NAME)
+    assert "leaves things as" in str(passes(*tight_world(Random(seed)), lingers=False))
+
+
 @pytest.mark.parametrize("seed", WORTH_KEEPING)
-def test_what_went_round_once_settles(seed: int) -> None:
+def test_what_went_wrong_once_settles(seed: int) -> None:
     settles(seed)
 
 
@@ -155,19 +170,12 @@ def test_promises_are_not_taken_in_turns() -> None:
         promises_settle(seed)
 
 
-@pytest.mark.parametrize("seed", TIGHT_CYCLES_WITHOUT_THE_RULE)
-def test_without_own_room_they_would_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", CYCLES_OF_PROMISES)
+def test_without_own_room_and_displaced_asker_they_would_be(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     promises_settle(seed)
-    monkeypatch.setattr(protections, "RULES", tuple(rule for rule in protections.RULES if rule.name != own_room.NAME))
-    monkeypatch.setattr(plan_passes, "MOST_ROUNDS", 50)
+    without(monkeypatch, own_room.NAME, displaced_asker.NAME)
     with pytest.raises(RuntimeError, match="did not come to rest within 50 rounds of one pass after #"):
         promises_settle(seed)
-
-
-@pytest.mark.xfail(strict=True, reason="within its quota, c takes from b within its share, though a is above its own; and back")
-@pytest.mark.parametrize("seed", TIGHT_CYCLES_OF_ROUNDS)
-def test_nor_do_jobs_that_run_reclaim_from_each_other_for_ever(seed: int) -> None:
-    assert passes(*tight_world(Random(seed)), lingers=False) is None
 
 
 @pytest.mark.long

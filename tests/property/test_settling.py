@@ -101,6 +101,7 @@ class History:
         }
         self.planning = Planning(self._snapshot([]))
         self.jobs = 0
+        self.displaced: dict[str, list[str]] = {}
 
     @property
     def pool(self) -> Pool:
@@ -126,6 +127,8 @@ class History:
                 return last
             for line in last.decisions:
                 for victim in line.victims:
+                    if not victim.moved_to:
+                        self.displaced.setdefault(victim.job, []).append(line.job)
                     if not victim.moved_to and not victim.was_reserved:
                         pushed.append((line.job, victim.job))
                         assert not _in_turns(pushed), f"{line.job} and {victim.job} evict each other in turns:\n{self.told()}"
@@ -144,6 +147,16 @@ class History:
         source = Source("history", "")
         source.value = {**self.document, "jobs": jobs}
         return snapshot_from(source)
+
+    def above(self, job: str) -> list[str]:
+        """Who displaced it, who displaced those, and so on."""
+        found: list[str] = []
+        look = [job]
+        while look:
+            new = [name for name in self.displaced.get(look.pop(), []) if name not in found]
+            found += new
+            look += new
+        return found
 
     def told(self) -> str:
         """The last rounds' decisions."""
@@ -175,12 +188,15 @@ def nobody_has_a_just_claim(drawn: Given) -> None:
     """On one node of whole GPUs a look at every set of jobs shows whether a waiting job could still reclaim."""
     history = History(drawn, RIGID)
     for last in history.waves_at_rest():
-        claims = _claims(history.pool, [line.job for line in last.waiting])
+        claims = _claims(history.pool, {line.job: history.above(line.job) for line in last.waiting})
         assert not claims, f"{claims}\n{history.told()}"
 
 
-def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
-    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would make room."""
+def _claims(pool: Pool, waiting: Mapping[str, Sequence[str]]) -> list[str]:
+    """Waiting jobs within their project's fair share, with the jobs of a project above its own that would make room.
+
+    waiting: with those whom the job may not take, because they displaced it.
+    """
     scene = scene_of(pool)
     shares = shares_now(scene)
     rules = {project.name: project for project in pool.rules.projects}
@@ -190,7 +206,7 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
     firm = {name: sum(1000 * each.gpus for each in active if each.project == name and not each.preemptible) for name in rules}
     idle = sum(1000 * len(node.devices) for node in pool.nodes.values()) - sum(used.values())
     found = []
-    for name in waiting:
+    for name, above in waiting.items():
         job = pool.jobs[name]
         mine, asked = job.project, 1000 * job.gpus
         after = used[mine] + asked
@@ -198,7 +214,7 @@ def _claims(pool: Pool, waiting: Sequence[str]) -> list[str]:
             continue
         if not job.preemptible and _over(quota[mine], firm[mine] + asked):
             continue
-        others = [each for each in active if each.project != mine and each.preemptible]
+        others = [each for each in active if each.project != mine and each.preemptible and each.id not in above]
         for count in range(len(others) + 1):
             for chosen in combinations(others, count):
                 enough = idle + sum(1000 * each.gpus for each in chosen) >= asked

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 5, "There is no such job, node, pool, record or topic."
     NO_ANSWER = 6, "The request is in Kafka, but nobody answered in time; it may still take effect."
     UNREADABLE = 7, "The log holds something that this release cannot read, or that contradicts itself."
+    ENGINE_MISSING = 8, "audit replay: nothing differs, but a part of the log was not decided again: its engine is not kept here."
     JOB_FAILED = 10, "With --wait: the job failed or was evicted for good."
     JOB_CANCELLED = 11, "With --wait: the job was cancelled."
     INTERNAL = 70, "An error in this program; a report is welcome."

@@ -116,7 +116,7 @@ def test_a_fault_names_line_field_found_and_allowed(text: str, told: str) -> Non
         ("- {name: a, class: train, priority: 3}", "jobs.0.priority: stands beside class: one of them says what the job's priority is"),
         ("- {name: a, project: x}", "jobs.0.project: no project 'x'; there are none"),
         ("- {name: a, gpus: 1, fraction: 0.5}", "jobs.0.fraction: stands beside gpus: a task takes GPUs in one way"),
-        ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: lies after `now`"),
+        ("- {name: a, submitted: 2026-01-01T00:00:01Z}", "jobs.0.submitted: expected a moment before `now`, 2026-01-01T00:00:00.000000Z; found 2026-01-01T00:00:01.000000Z"),
         ("- {name: a, fraction: 0.5555}",
          "jobs.0.fraction: expected a fraction of a GPU from 0.1 to 1, or of several, as in 0.5 x 2, in steps of 0.001, found 0.5555"),
         ("- {name: a, sub_groups: [{name: s, min_groups: 1}], sub_group: s}",

@@ -23,7 +23,9 @@ from . import (
     policy,
     pool,
     project,
+    simulate,
     submit,
+    what_if,
 )
 from .session import guarded
 
@@ -43,8 +45,8 @@ app = typer.Typer(
 )
 
 ROOMS = (
-    submit, jobs, change, by_hand, project, pool, drain, classes, plan, policy, events, explain, audit, engine, doctor, notify,
-    admin,
+    submit, jobs, change, by_hand, project, pool, drain, classes, plan, simulate, policy, events, explain, what_if, audit, engine,
+    doctor, notify, admin,
 )  # fmt: skip
 for room in ROOMS:
     room.register(app)

@@ -25,6 +25,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import time_text
 
+from .dataset import Anonymise, KeepKey, Licence, NameOriginal, write_anonymised
 from .session import Session, command
 
 PANEL = "The record"
@@ -185,7 +186,9 @@ async def replay(
         points = [each.at(end) for each in points]
     found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: tables.replayed(found))
-    return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
+    if not found["ok"]:
+        return ExitCode.FOUND_WRONG
+    return ExitCode.ENGINE_MISSING if found["turns_of_other_engines"] else ExitCode.DONE
 
 
 async def export(
@@ -198,15 +201,26 @@ async def export(
         int | None,
         typer.Option(metavar="N", min=1, help="FILE is a folder: files of N records each, with a manifest."),
     ] = None,
+    anonymise: Anonymise = False,
+    keep_key: KeepKey = None,
+    licence: Licence = "",
+    name_original: NameOriginal = False,
+    log: FromFile = None,
     archive: FromArchive = None,
 ) -> None:
     """Write the log as JSON Lines, orphans and seals included, so that it can be verified and replayed without Kafka.
 
     With --stretch only whole stretches that are under a seal are written, and those that are there already stay as they are.
+
+    With --anonymise FILE is a folder: a dataset with pseudonyms for names and shifted times (docs/dataset.md).
     """
-    async with source_of(session, None, archive) as source:
+    async with source_of(session, log, archive) as source:
         domain, partition = source.domain, source.partition
         messages = source.messages if before is None else walk.before(before, domain, source.messages)
+        if anonymise:
+            source.messages = messages
+            await write_anonymised(session, file, source, keep_key, licence, name_original)
+            return
         if stretch is not None:
             written = await write_stretches(file, stretch, domain, partition, messages, source.seals)
             session.say(f"{file}: {len(written)} new stretches of {stretch} records of {domain}")

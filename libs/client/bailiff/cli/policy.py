@@ -13,6 +13,8 @@ from bailiff_bus.messages import ApplyPolicy
 
 from .jobs import answered
 from .session import Session, command
+from .simulate import NO_POOL
+from .tune import tune
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="A policy in YAML.")]
 
@@ -24,6 +26,7 @@ def register(app: typer.Typer) -> None:
     command(policy, leave_out=("domain", "kafka", "actor", "key"))(check)
     command(policy)(diff)
     command(policy)(apply)
+    command(policy, leave_out=NO_POOL)(tune)
     app.add_typer(policy, name="policy", rich_help_panel="Machines and pools")
 
 

@@ -1,10 +1,11 @@
 """Fold one record into the pool."""
 
 from bailiff_core.model.pool import Pool
-from bailiff_core.records.payload import Decision
+from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import Record
 
 from .register import FOLDS
+from .stirs import STIRS
 
 STALE_KEPT = 10_000
 FORGOTTEN_KEPT = 2_000
@@ -32,13 +33,19 @@ def fold(pool: Pool, record: Record) -> None:
         return
     if record.data.KIND == "fact":
         pool.last_fact = record.seq
-    FOLDS[type(record.data)](pool, record.data)
+    _enter(pool, record.data)
 
 
 def enact(pool: Pool, decision: Decision) -> None:
     """Fold what `decide` has just yielded; it takes the next seq and the time of the turn's last fact."""
     pool.seq += 1
-    FOLDS[type(decision)](pool, decision)
+    _enter(pool, decision)
+
+
+def _enter(pool: Pool, data: Payload) -> None:
+    FOLDS[type(data)](pool, data)
+    if type(data) in STIRS:
+        pool.stirred = pool.seq
 
 
 def close_turn(pool: Pool) -> None:

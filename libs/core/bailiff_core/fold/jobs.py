@@ -2,6 +2,7 @@
 
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.protections import displaced_asker
 from bailiff_core.queue.order import enqueue
 from bailiff_core.records import decisions, facts
 
@@ -157,6 +158,8 @@ def job_waits(pool: Pool, decision: decisions.JobWaits) -> None:
 def job_requeued(pool: Pool, decision: decisions.JobRequeued) -> None:
     """The attempt is over and counted for what it was."""
     job = pool.jobs[decision.job]
+    if decision.outcome in ("failed", "lost"):
+        pool.stirred = pool.seq
     if decision.outcome == "failed":
         job.failures += 1
     elif decision.outcome == "lost":
@@ -205,5 +208,6 @@ def job_ended(pool: Pool, decision: decisions.JobEnded) -> None:
     job.reserved_until = job.stale_since = job.wish = job.paused_seq = None
     pool.room_grew = True
     close_requests_of(pool, job.id)
+    displaced_asker.forget(pool, job.id)
     outcome = decision.outcome
     set_phase(pool, job, "failed" if outcome == "evicted" or outcome == "timed-out" else outcome)

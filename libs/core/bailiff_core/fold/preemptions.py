@@ -4,7 +4,7 @@ from bailiff_core.lifecycle.evictions import evictions_of
 from bailiff_core.model.answer import VictimChoice
 from bailiff_core.model.places import numbers
 from bailiff_core.model.pool import Eviction, Job, OpenRequest, Plan, Pool, Selection
-from bailiff_core.protections import no_borrowing
+from bailiff_core.protections import displaced_asker, no_borrowing
 from bailiff_core.records import decisions, facts
 
 from .evictions import leave_in_part
@@ -49,6 +49,10 @@ def preemption_decided(pool: Pool, decision: decisions.PreemptionDecided) -> Non
     asker = pool.jobs[decision.asker.job]
     if decision.verb == "reclaim":
         no_borrowing.mark(pool, asker.project, (choice.project for choice in decision.victims if not choice.goes_on))
+    for choice in decision.victims:
+        if decision.verb in ("reclaim", "preempt") and not choice.goes_on:
+            partly = {"asks_surplus": bool(decision.tasks), "loses_surplus": bool(choice.tasks)}
+            displaced_asker.displaced(pool, asker.id, choice.job, **partly)
     if decision.tasks:
         grow(pool, asker, decision.placement, True, decision.expires)
     else:

@@ -339,6 +339,8 @@ class Pool:
     drained: nodes that are being emptied, in the order of the requests.
     run_limits: when jobs that run reach their run-time limit, soonest first. enforcing, within a turn: a policy was
     applied with the wish that what it would not have admitted leaves. reclaimed_at: when a project was last reclaimed from.
+    displaced: by a job that lost its place, or surplus, to others: to whom, decided by which record
+    (`protections/displaced_asker.py`). stirred: the last record of something that changes what projects may claim.
     """
 
     domain: str = ""
@@ -376,6 +378,8 @@ class Pool:
     reports_stale: list[str] = field(default_factory=list)
     run_limits: list[tuple[int, str]] = field(default_factory=list)
     reclaimed_at: dict[str, int] = field(default_factory=dict)
+    displaced: dict[str, dict[str, int]] = field(default_factory=dict)
+    stirred: int = -1
     drained: dict[int, None] = field(default_factory=dict)
     enforcing: bool = False
     touched: dict[str, None] = field(default_factory=dict)

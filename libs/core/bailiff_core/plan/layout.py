@@ -14,6 +14,7 @@ from bailiff_core.model.policy import Policy, PriorityClass
 from bailiff_core.model.pool import Device
 from bailiff_core.model.sharing import share_of, units_of
 from bailiff_core.model.units import sub_group_problem
+from bailiff_core.records.wire import time_text
 
 from .snapshot import MOST_TASKS, DeviceDoc, JobDoc, NodeDoc, Snapshot, TaskDoc, TaskFields, TaskState
 from .values import Portion
@@ -121,7 +122,7 @@ def lay_out(snapshot: Snapshot) -> Layout:
 def _in_the_future(snapshot: Snapshot) -> list[Fault]:
     """Moments of history that lie after the snapshot's own."""
     return [
-        Fault(("jobs", at, name), "lies after `now`")
+        Fault(("jobs", at, name), f"expected a moment before `now`, {time_text(snapshot.now)}; found {time_text(moment)}")
         for at, doc in enumerate(snapshot.jobs)
         for name in HISTORY
         if (moment := getattr(doc, name)) is not None and moment > snapshot.now
@@ -215,7 +216,7 @@ def _job(
     if len(faults) > before:
         return None
     by_index = _by_index(tasks)
-    demand = demand_of(doc, class_name, [task.group for task in by_index])
+    demand = demand_of(doc, class_name, [task.group for task in by_index], policy.restarts.max_failures)
     problem = sub_group_problem(demand)
     if problem is not None:
         faults.append(Fault((*place, "sub_groups"), problem))
@@ -363,8 +364,8 @@ def _by_index(tasks: list[LaidTask]) -> list[LaidTask]:
     return [found[index] for index in range(len(tasks))]
 
 
-def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup]) -> JobDemand:
-    """The job's demand; equal neighbours among its task groups become one."""
+def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup], max_failures: int) -> JobDemand:
+    """The job's demand; equal neighbours among its task groups become one. max_failures: the policy's, as a snapshot has none."""
     merged: list[TaskGroup] = []
     for group in groups:
         if merged and merged[-1].model_copy(update={"count": 1}) == group:
@@ -387,6 +388,7 @@ def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup]) -> JobD
         preemption_delay=doc.preemption_delay,
         on_eviction=doc.on_eviction,
         stale_grace=doc.stale_grace,
+        max_failures=max_failures,
         pack=doc.pack,
     )
 
@@ -395,10 +397,20 @@ def demand_of(doc: JobDoc, class_name: str, groups: Iterable[TaskGroup]) -> JobD
 
 
 def _stand(nodes: list[LaidNode], jobs: list[LaidJob], faults: list[Fault]) -> None:
-    """Put every task that stands on its node: what leaves first, so that promises may count on its room."""
+    """Put every task that stands on its node: what leaves first, so that promises may count on its room.
+
+    Who names its devices has them, and the others what is left.
+    """
     standing = [task for job in jobs for task in job.tasks if task.state in STANDING and task.node is not None]
     order = {"releasing": 0, "stuck_releasing": 1, "running": 1, "reserved": 2}
-    standing.sort(key=lambda task: (order[task.state], not task.asked_devices, task.group.gpu_devices is not None))
+    standing.sort(
+        key=lambda task: (
+            task.state == "reserved",
+            not task.asked_devices,
+            order[task.state],
+            task.group.gpu_devices is not None,
+        )
+    )
     for task in standing:
         assert task.node is not None
         node = nodes[task.node]

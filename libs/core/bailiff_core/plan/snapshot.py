@@ -151,10 +151,15 @@ class JobDoc(TaskFields):
 
 
 def off_where_absent(value: dict[str, Any]) -> dict[str, Any]:
-    """A policy of a snapshot: classes as shipped, protections off, backfill greedy, stale gangs after a minute."""
+    """A policy of a snapshot: classes as shipped, protections off, no wait after a failure, backfill greedy, stale gangs after
+
+    a minute.
+    """
     found = {"priority_classes": [entry.to_data() for entry in DEFAULT_POLICY.priority_classes], "backfill": "greedy", **value}
     if isinstance(found.setdefault("protections", {}), dict):
         found["protections"] = {"stale_gang": STALE_GANG, **found["protections"]}
+    if isinstance(found.setdefault("restarts", {}), dict):
+        found["restarts"] = {"backoff": 0, **found["restarts"]}
     return found
 
 

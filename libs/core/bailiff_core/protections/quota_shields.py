@@ -12,7 +12,6 @@ of each above it which the asker is not in.
 
 from collections.abc import Iterable, Iterator
 
-from bailiff_core import scene as scenes
 from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool
@@ -23,6 +22,7 @@ from bailiff_core.queue.tree import called
 from bailiff_core.queue.usage import Usage
 
 from .rule import Shield
+from .usage_now import usage_now
 
 NAME = "quota-shields"
 NO_EXCESS = (False, False, False)
@@ -120,7 +120,7 @@ class _Bounds:
         rules = pool.rules
         if verb != "preempt" or rules.scope != "pool" or not rules.projects:
             return None
-        found = cls(_usage(pool), asker, shields=rules.preemption.quota_shields)
+        found = cls(usage_now(pool), asker, shields=rules.preemption.quota_shields)
         unit = next_unit(asker)
         if unit is not None and "reclaim" in rules.preemption.verbs:
             found._look_beyond(unit)
@@ -157,14 +157,6 @@ class _Bounds:
 
     def _share(self, name: str) -> Amounts:
         return allocatable(self.usage.tree.branches[name], self._shares[name])
-
-
-def _usage(pool: Pool) -> Usage:
-    """Use as the scene has it, with what is being tried there: to bring the scene up to date would take that back."""
-    if pool.scene is None or pool.stale_jobs or pool.stale_nodes:
-        return scenes.scene_of(pool).usage
-    usage: Usage = pool.scene.usage
-    return usage
 
 
 def _excess(allocated: Amounts, quota: Amounts) -> Excess:

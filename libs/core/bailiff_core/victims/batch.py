@@ -62,8 +62,8 @@ def enact(batch: Batch, unit: Unit, answer: Answer) -> None:
         job = scene.pool.jobs[choice.job]
         gone = {index: None for unit in batch.earlier if unit.job is job for index in unit.indices}
         units = victims_of(job, choice, gone)
+        nodes.update((task.node, None) for task in job.tasks)  # also where its other members stand: they leave sooner now
         for leaving in units:
-            nodes.update((node.number, None) for node, _ in scene.rooms.standing(leaving))
             scene.evict(leaving)
         if choice.moved:
             places = from_shares(job, choice.moved, choice.movers)

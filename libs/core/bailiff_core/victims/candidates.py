@@ -12,7 +12,7 @@ from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
 from bailiff_core.placement.holdings import Group
-from bailiff_core.protections import Shields, already_leaving
+from bailiff_core.protections import Shields, already_leaving, displaced_asker
 from bailiff_core.scene import Scene
 
 from .objective import FREE, Price, Scale, price
@@ -93,7 +93,7 @@ class Board:
 
     def few_suffice(self, verb: Verb, asker: Job) -> bool:
         """Whether it is quicker to look at a few jobs once more than at all of them once for all askers alike."""
-        key = _alike(verb, asker)
+        key = _alike(self.pool, verb, asker)
         return key not in self._fields and FEW_COSTS * self._looked_at.get(key, self._for_others) <= len(self.pool.active)
 
     @property
@@ -130,7 +130,7 @@ class Board:
     def few(self, verb: Verb, asker: Job, names: Iterable[str], groups: Groups, under_share: Mapping[str, bool]) -> Field:
         """`field`, of these jobs alone."""
         jobs = [self.pool.jobs[name] for name in dict.fromkeys(names)]
-        key = _alike(verb, asker)
+        key = _alike(self.pool, verb, asker)
         self._looked_at[key] = self._looked_at.get(key, self._for_others) + len(jobs)
         found = self._build(verb, asker, under_share, sorted(jobs, key=lambda job: (job.seq, job.id)))
         found.groups = groups
@@ -141,7 +141,7 @@ class Board:
 
         under_share: of which projects what is taken counts on level 2 of the objective.
         """
-        key = _alike(verb, asker)
+        key = _alike(self.pool, verb, asker)
         if key not in self._fields:
             self._fields[key] = self._build(verb, asker, under_share or {}, self.jobs)
         return self._fields[key]
@@ -209,9 +209,10 @@ class Board:
         return self._units[job.id]
 
 
-def _alike(verb: Verb, asker: Job) -> tuple[object, ...]:
+def _alike(pool: Pool, verb: Verb, asker: Job) -> tuple[object, ...]:
     """Askers for whom this is the same may take the same units."""
-    return (verb, asker.priority, asker.project, asker.class_name, asker.preemptible, asker.id if asker.tasks else "")
+    by_itself = bool(asker.tasks) or displaced_asker.may_be_shielded_from(pool, verb, asker)
+    return (verb, asker.priority, asker.project, asker.class_name, asker.preemptible, asker.id if by_itself else "")
 
 
 def units_that_leave(job: Job) -> list[Unit]:

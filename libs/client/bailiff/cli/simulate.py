@@ -1,0 +1,219 @@
+"""`bailiff simulate`: policies compared on a trace, by the engine itself under virtual time."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Group
+from rich.table import Table
+
+from bailiff import simulating
+from bailiff.problem import ExitCode, Problem
+from bailiff.simulating import simulator
+
+from .session import Session, command
+
+PANEL = "Machines and pools"
+NO_POOL = ("domain", "kafka", "actor", "key", "settings")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    command(app, "simulate", leave_out=NO_POOL, rich_help_panel=PANEL)(simulate)
+
+
+def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002 - typer's name
+    """An option."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=True)
+
+
+Cluster = Annotated[str | None, opt("--cluster", help="Machines, as in 16x8 or 4x8xH100-80GB,8x2, or a real one by name.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many seeds, from 0 on: for --mix and --mtbf.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first so many jobs.")]
+Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the gaps between arrivals by this.")]
+Skip = Annotated[str, opt("--skip", metavar="DURATION", help="Leave out the trace's beginning.")]
+Length = Annotated[str | None, opt("--length", metavar="DURATION", help="Only so much of the trace.")]
+Tiers = Annotated[list[str] | None, opt("--class", metavar="WORD=CLASS", help="What class a word of the trace is; repeat it.")]
+Mix = Annotated[list[str] | None, opt("--mix", metavar="CLASS=PERCENT", help="Classes dealt by chance where a trace has none.")]
+Every = Annotated[str, opt("--checkpoint-every", metavar="DURATION", help="How often jobs save by themselves; never.")]
+Save = Annotated[str, opt("--save-time", metavar="DURATION", help="How long a job that is told to leave takes to save; never.")]
+Restart = Annotated[str, opt("--restart-cost", metavar="DURATION", help="What each further start of a job costs.")]
+Mtbf = Annotated[str, opt("--mtbf", metavar="DURATION", help="Mean time between failures of a machine.")]
+Retry = Annotated[str, opt("--retry", metavar="DURATION", help="The least that a policy's selection_backoff counts as.")]
+Quotas = Annotated[bool, typer.Option("--daily-quotas", help="Quotas of projects that change by the day, as in Helios' Venus.")]
+Start = Annotated[str, opt("--start-delay", metavar="DURATION", help="From the order to start a task until it runs.")]
+Release = Annotated[str, opt("--release-delay", metavar="DURATION", help="From a task's exit until its GPUs are seen free.")]
+
+
+async def simulate(
+    session: Session,
+    trace: Annotated[
+        str | None, typer.Argument(metavar="TRACE", help="A trace by name, or FORMAT:FILE; --list names them.")
+    ] = None,
+    cluster: Cluster = None,
+    policy: Annotated[list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy; repeat it to compare.")] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", metavar="NAME", help="Also: a built-in scheduler, or all; --list names them."),
+    ] = None,
+    seeds: Seeds = 1,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with plots.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")
+    ] = None,
+    again: Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")] = None,
+    log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Write the log of the first policy's run.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Name the traces, clusters, formats and baselines.")] = False,
+    jobs: Jobs = None,
+    compress: Compress = 1.0,
+    skip: Skip = "0s",
+    length: Length = None,
+    tiers: Tiers = None,
+    mix: Mix = None,
+    checkpoint_every: Every = "30m",
+    save_time: Save = "30s",
+    restart_cost: Restart = "1m",
+    mtbf: Mtbf = simulating.NO_LIMIT,
+    retry: Retry = "10m",
+    daily_quotas: Quotas = False,
+    start_delay: Start = "0s",
+    release_delay: Release = "0s",
+) -> None:
+    """How would policies do on a real trace? The engine itself under virtual time: no Kafka, no pool.
+
+    It compares waits, completion times, evictions, work lost, utilisation and fairness, with a report to read and a manifest
+    that reproduces the run byte for byte. docs/simulate.md is the guide.
+    """
+    runs = simulator("runs")
+    if listed:
+        _list(session)
+        return
+    before: dict[str, Any] | None = None
+    with simulating.told():
+        if again is not None:
+            if trace is not None or policy:
+                raise Problem(ExitCode.USAGE, "--again says all of it: leave out the trace and the policies")
+            ask, before = simulating.ask_of(again)
+        else:
+            if trace is None:
+                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "what there is: bailiff simulate --list")
+            source = simulator("traces.catalogue").trace(trace)
+            chosen = simulating.choices(
+                first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
+                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=mtbf, retry=retry,
+                quotas=daily_quotas,
+            )  # fmt: skip
+            delays = simulator("timeline").Delays(
+                start=simulating.duration("--start-delay", start_delay) or 0,
+                release=simulating.duration("--release-delay", release_delay) or 0,
+            )
+            ask = runs.Ask(
+                trace, cluster or source.cluster, chosen, delays, simulating.policies(policy or ()),
+                _baselines(runs.BASELINES, baseline or ()), range(seeds),
+            )  # fmt: skip
+        with simulating.progress_bar(session.err) as tell:
+            found, lines = _run(runs, ask, tell, log)
+        data = runs.summary(found)
+        told = json.dumps(runs.manifest(ask, found), indent=1, ensure_ascii=False)
+        notes = _notes(ask)
+    if manifest is not None:
+        simulating.write(manifest, told + "\n")
+    if log is not None:
+        simulating.write(log, "".join(lines))
+    if report is not None:
+        simulating.write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
+    for note in notes:
+        session.say(note, "dim")
+    tables = simulator("report")
+    session.show(
+        {"runs": data, "manifest": json.loads(told)},
+        lambda: Group(
+            _table(tables.compared(data)), _table(tables.by_key(data, "waiting", "class "), "How long each class waits")
+        ),
+    )
+    for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
+        if path is not None:
+            session.say(f"{what}: {path}")
+    if before is not None:
+        _compare(session, before, json.loads(told))
+
+
+def _run(runs: Any, ask: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:
+    lines: list[str] = []
+    if log is None:
+        return runs.run_all(ask, tell), lines
+    tape = simulator("logged").Logged(lines)
+    first = next(iter(ask.policies), None)
+    return runs.run_all(ask, tell, lambda label, seed: tape if (label, seed) == (first, ask.seeds[0]) else tape.nothing), lines
+
+
+def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> list[str]:
+    if list(named) == ["all"]:
+        return list(known)
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        raise Problem(ExitCode.USAGE, f"--baseline: expected some of {', '.join(known)} or all, found {unknown[0]!r}")
+    return list(dict.fromkeys(named))
+
+
+def _notes(ask: Any) -> list[str]:
+    """What a reader has to know before the figures."""
+    assembled, catalogue = simulator("assemble"), simulator("traces.catalogue")
+    source = catalogue.trace(ask.trace)
+    workload = assembled.assemble(source, catalogue.cluster(ask.cluster), ask.choices, ask.seeds[0])
+    peak = assembled.peak_demand(workload)
+    seeds = f", {len(ask.seeds)} seeds" if len(ask.seeds) > 1 else ""
+    notes = [f"{workload.about['jobs']:,} jobs of {ask.trace} on {ask.cluster} ({workload.gpus:,} GPUs){seeds}"]
+    if peak <= workload.gpus:
+        notes.append(
+            f"if every job started at once it would take {peak:,} GPUs at most, and there are {workload.gpus:,}: "
+            "hardly anybody waits. A smaller --cluster or --compress makes them contend"
+        )
+    notes += source.notes
+    if source.left_out:
+        notes.append("left out: " + ", ".join(f"{count:,} {why}" for why, count in source.left_out.items()))
+    return notes
+
+
+def _table(told: tuple[list[str], list[list[str]]], title: str | None = None) -> Table:
+    head, rows = told
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, name in enumerate(head):
+        table.add_column(name, justify="left" if at == 0 else "right", no_wrap=at == 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _list(session: Session) -> None:
+    catalogue, baselines = simulator("traces.catalogue"), simulator("baselines")
+    data = {
+        "traces": list(catalogue.SHIPPED),
+        "formats": list(catalogue.FORMATS),
+        "clusters": list(catalogue.CLUSTERS),
+        "baselines": baselines.SAID,
+    }
+    told = [
+        "traces:",
+        *(f"  {name}" for name in catalogue.SHIPPED),
+        f"formats of a file, as in slurm:jobs.txt: {', '.join(catalogue.FORMATS)}",
+        f"clusters: {', '.join(catalogue.CLUSTERS)}; or as in 16x8xH100-80GB",
+        "baselines:",
+        *(f"  {name}: {said}" for name, said in baselines.SAID.items()),
+    ]
+    session.show(data, lambda: "\n".join(told))
+
+
+def _compare(session: Session, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raises `Problem` where a run came out otherwise than the manifest says."""
+    for name in ("release", "logic", "trace_digest"):
+        if before.get(name) != now[name]:
+            session.say(f"{name} was {before.get(name)}, and is {now[name]}")
+    for was, found in zip(before.get("runs", ()), now["runs"], strict=False):
+        if was["digest"] != found["digest"]:
+            differs = f"expected the digest {was['digest'][:16]}…, found {found['digest'][:16]}…"
+            text = f"{found['label']}, seed {found['seed']}: {differs}"
+            raise Problem(ExitCode.FOUND_WRONG, text, "another release decides otherwise; another file is another trace")
+    session.say(f"the same as before: {len(now['runs'])} runs have the digests that the manifest says")

@@ -1,0 +1,115 @@
+"""`bailiff what-if`: the pool's own past under another policy."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from bailiff.policyfile import read_policy
+from bailiff.problem import ExitCode, Problem
+from bailiff.sources import Source
+from bailiff.whatiftable import what_if_table
+from bailiff_bus.walk import Walk
+from bailiff_core.model.policy import Policy
+from bailiff_core.records import Record, decode
+
+from .audit import PANEL, FromArchive, FromFile, source_of
+from .session import Session, command
+
+if TYPE_CHECKING:
+    from bailiff_sim.what_if import WhatIf
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    command(app, "what-if", rich_help_panel=PANEL)(what_if)
+
+
+async def what_if(
+    session: Session,
+    policy: Annotated[Path, typer.Option("--policy", "-p", metavar="FILE", help="The other policy, in YAML.")],
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="SEQ|TIME", help="It comes into force there. Default: with the first record.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SEQ|TIME", help="Figures end there. Default: with the log.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with plots, too.")] = None,
+    file: FromFile = None,
+    archive: FromArchive = None,
+) -> None:
+    """What would have differed under another policy: waits, evictions, work lost, by project and class, and for which jobs.
+
+    The log is read whole. Its arrivals, failures, requests by hand and run times are simulated twice: under the policies that
+    were in force, which shows how far the simulation is from what happened, and under the other one. Nothing is sent to anybody.
+    """
+    rules = read_policy(policy)
+    async with source_of(session, file, archive) as source:
+        if source.start.next_seq:
+            text = f"{file} begins with record {source.start.next_seq}: what-if needs the log from its first record on"
+            raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
+        records = [record async for record in _records(source)]
+    with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
+        found = _compared(source.domain, records, rules, begin, to, bars)
+    from bailiff_sim.what_if import compared  # here, so that other commands load no simulator
+
+    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **compared(found)}
+    session.show(said, lambda: what_if_table(said))
+    if report is not None:
+        from bailiff_sim.what_if_report import page
+
+        _write(report, page(found, said))
+        session.say(f"{report}: the same with plots")
+
+
+def _compared(domain: str, records: list[Record], rules: Policy, begin: str | None, to: str | None, bars: Progress) -> "WhatIf":
+    from bailiff_sim.from_log import from_log
+    from bailiff_sim.what_if import what_if
+
+    since, until = (moment(option, text, records) for option, text in (("--from", begin), ("--to", to)))
+    if since is not None and until is not None and until <= since:
+        raise Problem(ExitCode.USAGE, f"--to {to} is not after --from {begin}")
+    try:
+        log = from_log(records, domain, until)
+    except ValueError as error:
+        raise Problem(ExitCode.NOT_FOUND, f"{domain}: {error}") from None
+    return what_if(log, rules, since, _told(bars))
+
+
+def moment(option: str, text: str | None, records: list[Record]) -> int | None:
+    """µs UTC of a record's seq or of a time, such as `2026-11-21T12:00`. Raises `Problem`."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        if int(text) >= len(records):
+            raise Problem(ExitCode.NOT_FOUND, f"{option}: there is no record #{text}: the log ends at #{len(records) - 1}")
+        return records[int(text)].time
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Problem(ExitCode.USAGE, f"{option}: expected a seq, or a time such as 2026-11-21T12:00, found {text!r}") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+async def _records(source: Source) -> AsyncIterator[Record]:
+    walk = Walk(source.domain)
+    async for message in source.messages:
+        wire = walk.judge(message)
+        if walk.broken is not None:
+            text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
+            raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
+        if wire is not None:
+            yield decode(wire)
+
+
+def _told(bars: Progress) -> Callable[[str, int, int], None]:
+    tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
+    return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None

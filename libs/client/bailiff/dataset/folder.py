@@ -1,0 +1,130 @@
+"""A dataset as a folder: the anonymised log, the tables as CSV, and `dataset.json`, which says what every file and column is."""
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bailiff.logfile import about_line, message_line
+from bailiff.problem import ExitCode, Problem
+from bailiff.sources import Source
+from bailiff_bus.messages import LogSealed
+from bailiff_bus.port import Message
+from bailiff_bus.topics import AUDIT
+from bailiff_bus.walk import Walk
+from bailiff_core.engine import RELEASE
+from bailiff_core.records import Record, decode
+
+from .anonymise import MONDAY, Anonymiser, anonymised
+from .columns import ABOUT, TABLES
+from .pseudonyms import Pseudonyms
+from .standout import standing_out
+from .tables import Tables
+
+MANIFEST, LOG, FORMAT = "dataset.json", "log.jsonl.gz", 1
+
+
+@dataclass
+class Dataset:
+    """What was written. stands_out: what the exporter should know before it is given away, sentences."""
+
+    records: int
+    left_out: int
+    bytes: int
+    stands_out: list[str]
+
+
+async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence: str, *, name_original: bool) -> Dataset:
+    """Write the dataset of a whole log. name_original: the manifest says from which log it was made.
+
+    Raises `Problem` where the log does not begin at its first record, its chain is broken, or the folder has something else.
+    """
+    if source.start.next_seq:
+        text = f"the source begins with record {source.start.next_seq}: a dataset needs the log from its first record on"
+        raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
+    _refuse_others(folder)
+    walk, anonymiser, tables = Walk(source.domain), Anonymiser(names), Tables(MONDAY)
+    lines = [about_line(names.name("pool", source.domain), 0)]
+    async for record, wire in anonymised(_records(source, walk), anonymiser):
+        tables.note(record)
+        lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
+    if anonymiser.head is None:
+        raise Problem(ExitCode.NOT_FOUND, f"the log of {source.domain} is empty")
+    files = {LOG: _packed("".join(lines))}
+    files |= {f"{name}.csv.gz": _packed(_csv(tables.rows[name], list(TABLES[name]))) for name in TABLES}
+    manifest: dict[str, Any] = {
+        "bailiff_dataset": FORMAT, "made_by": f"bailiff {RELEASE}", "licence": licence, "times": "µs since 2001-01-01T00:00:00Z",
+        "log": {"file": LOG, "domain": anonymiser.head.domain, "records": anonymiser.head.next_seq, "hash": anonymiser.head.hash},
+        "records_left_out": anonymiser.dropped,
+        "files": {name: {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in files.items()},
+        "tables": {
+            name: {
+                "file": f"{name}.csv.gz", "rows": len(tables.rows[name]), "about": ABOUT[name],
+                "columns": [{"name": each, "unit": unit, "about": about} for each, (unit, about) in columns.items()],
+            }
+            for name, columns in TABLES.items()
+        },
+    }  # fmt: skip
+    if name_original:
+        manifest["original"] = _original(source, walk)
+    for name, raw in files.items():
+        _put(folder / name, raw)
+    _put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
+    written = sum(len(raw) for raw in files.values())
+    return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, standing_out(tables.rows))
+
+
+def _original(source: Source, walk: Walk) -> dict[str, Any]:
+    """Which log it was made from: its end, and the newest seal over it."""
+    sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= walk.head.next_seq]
+    about: dict[str, Any] = {"domain": source.domain, "records": walk.head.next_seq, "hash": walk.head.hash}
+    return about | ({"sealed": {"size": sealed[-1].size, "root": sealed[-1].root, "key": sealed[-1].key}} if sealed else {})
+
+
+async def _records(source: Source, walk: Walk) -> AsyncIterator[Record]:
+    async for message in source.messages:
+        wire = walk.judge(message)
+        if walk.broken is not None:
+            text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
+            raise Problem(ExitCode.FOUND_WRONG, text, "nothing was written; see: bailiff audit verify")
+        if wire is not None:
+            yield decode(wire)
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(columns)
+    for row in rows:
+        out.writerow(_cell(row.get(column)) for column in columns)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), compresslevel=9, mtime=0)  # the same each time
+
+
+def _refuse_others(folder: Path) -> None:
+    ours = (MANIFEST, LOG, *(f"{name}.csv.gz" for name in TABLES))
+    found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
+    if any(each.name.removesuffix(".draft") not in ours for each in found):
+        raise Problem(ExitCode.USAGE, f"{folder} is there already, and is no dataset", "name a folder that is not there yet")
+
+
+def _put(path: Path, raw: bytes) -> None:
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(raw)
+        draft.replace(path)
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,74 @@
+"""Names that say nothing: keyed, the same within an export, and under another key others."""
+
+import hmac
+import os
+import re
+import secrets
+from hashlib import sha256
+from pathlib import Path
+
+from bailiff.problem import ExitCode, Problem
+from bailiff_core.model.policy import DEFAULT_POLICY
+
+KEY_BYTES = 32
+DIGITS = 16  # 64 bits: a million names collide with a chance of 3 in 10⁸
+FAMILY = re.compile(
+    r"\b(P4|P40|P100|V100S?|T4G?|A2|A10G?|A16|A30|A40|A100X?|A800|H20|H100|H200|H800|GH200|B100|B200|B300|GB200|GB300|L4|L20|"
+    r"L40S?|RTX|K80|M60|MI100|MI210|MI250X?|MI300[AX]?|MI325X|MI355X)\b",
+    re.IGNORECASE,
+)
+WELL_KNOWN_CLASSES = tuple(entry.name for entry in DEFAULT_POLICY.priority_classes)
+
+
+class Pseudonyms:
+    """HMAC-SHA256 of kind and name. Nothing of a name is left in its pseudonym, neither length nor order."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: dict[tuple[str, str], str] = {}
+
+    def digits(self, kind: str, text: str) -> str:
+        """Hexadecimal digits for the text; under another kind others."""
+        found = self._known.get((kind, text))
+        if found is None:
+            about = b"%d:%b" % (len(kind.encode()), f"{kind}{text}".encode())
+            found = self._known[kind, text] = hmac.new(self._key, about, sha256).hexdigest()[:DIGITS]
+        return found
+
+    def name(self, kind: str, text: str) -> str:
+        """`job-5f0c1d2e3a4b5c6d`. Nothing stays nothing."""
+        return f"{kind}-{self.digits(kind, text)}" if text else ""
+
+    def class_name(self, text: str) -> str:
+        """The classes that Bailiff comes with keep their names, which are everybody's."""
+        return text if text in WELL_KNOWN_CLASSES else self.name("class", text)
+
+    def model(self, text: str) -> str:
+        """`H100-5f0c1d2e3a4b5c6d`: of a GPU's model its family, where that is on sale; other words of it go."""
+        family = FAMILY.search(text)
+        return f"{family.group().upper()}-{self.digits('model', text)}" if family else self.name("gpu", text)
+
+
+def new_key() -> bytes:
+    """A key that nobody keeps."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def kept_key(path: Path) -> bytes:
+    """The key in the file, which only its owner may read; made where there is none. Raises `Problem`."""
+    try:
+        if not path.exists():
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(fd, "w", encoding="ascii") as out:
+                out.write(new_key().hex() + "\n")
+        if path.stat().st_mode & 0o077:
+            text = f"{path}: others may read it, and whoever has it can tell which pseudonym is whose"
+            raise Problem(ExitCode.USAGE, text, f"chmod 600 {path}")
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise Problem(ExitCode.USAGE, f"{path}: expected {2 * KEY_BYTES} hexadecimal digits", "name a file that is not there yet")
+    return key

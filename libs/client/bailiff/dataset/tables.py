@@ -1,0 +1,296 @@
+"""Rows of the tables of a dataset, from the records of the anonymised log and nothing else."""
+
+from collections.abc import Callable
+from typing import Any
+
+from bailiff_core.model.demand import JobDemand
+from bailiff_core.model.places import NodeShare, numbers
+from bailiff_core.model.policy import Policy
+from bailiff_core.records import Record, decisions, facts
+from bailiff_core.records.payload import Payload
+
+from .columns import STAGES, TABLES
+
+Row = dict[str, Any]
+
+
+class _Live:
+    """A job that has not ended: its row, the row of its attempt, and of those evictions that are not over yet."""
+
+    def __init__(self, row: Row, demand: JobDemand) -> None:
+        self.row, self.demand = row, demand
+        self.attempt: Row | None = None
+        self.leaving: list[Row] = []
+        self.left: list[Row] = []
+        self.to_start: dict[int, None] = {}
+        self.going = ""
+
+
+class Tables:
+    """Feed it records in order; `rows` holds what they say, by table. origin: µs, from which times are counted."""
+
+    def __init__(self, origin: int) -> None:
+        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self.origin = origin
+        self._policy: Policy | None = None
+        self._jobs: dict[str, _Live] = {}
+        self._requests: dict[int, Row] = {}
+        self._numbers: dict[str, int] = {}
+        self.at = self.seq = 0
+
+    def note(self, record: Record) -> None:
+        """What this record adds or completes."""
+        teller = _TELLERS.get(type(record.data))
+        if teller is not None:
+            self.at, self.seq = record.time - self.origin, record.seq
+            teller(self, record.data)
+
+    def _live(self, job: str) -> _Live | None:
+        return self._jobs.get(job)
+
+    # --- policies and machines
+
+    def policy(self, fact: facts.PolicyApplied) -> None:
+        """Quotas and classes as they are from here on."""
+        self._policy = fact.policy
+        since = {"from_seq": self.seq, "from": self.at}
+        for project in fact.policy.projects:
+            self.rows["projects"].append(
+                since
+                | {
+                    "project": project.name, "parent": project.parent, "created": project.created, "priority": project.priority,
+                    "quota_gpu_milli": project.quota.gpu_milli or 0, "limit_gpu_milli": project.limit.gpu_milli,
+                    "gpu_weight": project.over_quota_weight.gpu,
+                }
+            )  # fmt: skip
+        for entry in fact.policy.priority_classes:
+            self.rows["classes"].append(
+                since
+                | {
+                    "class": entry.name, "priority": entry.value, "preemptible": entry.preemptible,
+                    "default": entry.global_default, "preempts": entry.preemption_policy != "Never", "grace": entry.grace,
+                }
+            )  # fmt: skip
+
+    def joined(self, fact: facts.NodeJoined) -> None:
+        """A machine and what it has."""
+        self._numbers[fact.node] = fact.number
+        first = fact.devices[0] if fact.devices else None
+        self._node(
+            fact.node, "joined", gpus=len(fact.devices), gpu_model=first and first.model,
+            gpu_memory_bytes=first and first.memory_bytes, cpu_milli=fact.cpu_milli, memory_bytes=fact.memory_bytes,
+        )  # fmt: skip
+
+    def _node(self, node: str, event: str, **more: Any) -> None:
+        about = {"seq": self.seq, "time": self.at, "node": node, "number": self._numbers.get(node), "event": event}
+        self.rows["nodes"].append(about | more)
+
+    # --- jobs and attempts
+
+    def submitted(self, fact: facts.JobSubmitted) -> None:
+        """A job."""
+        demand = fact.demand
+        entry = self._policy.find_class(demand.priority_class) if self._policy is not None else None
+        row = {
+            "job": demand.job, "submitted_seq": self.seq, "submitted": self.at, "project": demand.project,
+            "user": demand.user or fact.user, "class": entry and entry.name, "preemptible": demand.preemptible,
+            "tasks": sum(group.count for group in demand.tasks), "min_tasks": demand.min_tasks,
+            "gpu_milli": sum(
+                group.count * (group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1))
+                for group in demand.tasks
+            ),
+            "cpu_milli": sum(group.count * group.cpu_milli for group in demand.tasks),
+            "memory_bytes": sum(group.count * group.memory_bytes for group in demand.tasks),
+            "run_time_limit": demand.run_time_limit, "grace": demand.grace, "attempts": 0, "evictions": 0, "lost_gpu_ms": 0,
+        }  # fmt: skip
+        self._jobs[demand.job] = _Live(row, demand)
+        self.rows["jobs"].append(row)
+
+    def placed(self, job: str, attempt: int, verb: str, placement: tuple[NodeShare, ...], reserved: bool) -> None:
+        """An attempt."""
+        live = self._live(job)
+        if live is None:
+            return
+        live.row.setdefault("first_placed", self.at)
+        live.row["attempts"] += 1
+        live.to_start = dict.fromkeys(index for share in placement for index in numbers(share.tasks))
+        live.attempt = {
+            "job": job, "submitted_seq": live.row["submitted_seq"], "attempt": attempt, "placed_seq": self.seq, "placed": self.at,
+            "verb": verb, "reserved": reserved, "nodes": " ".join(str(share.node) for share in placement),
+            "start_ordered": None if reserved else self.at,
+        }  # fmt: skip
+        self.rows["attempts"].append(live.attempt)
+
+    def start_ordered(self, decision: decisions.JobStartOrdered) -> None:
+        """All its room is free."""
+        live = self._live(decision.job)
+        if live is not None and live.attempt is not None and not decision.tasks:
+            live.attempt["start_ordered"] = self.at
+
+    def started(self, fact: facts.TaskStarted) -> None:
+        """A member runs; with the last one the gang does."""
+        live = self._live(fact.job)
+        if live is None or live.attempt is None or live.attempt["attempt"] != fact.attempt:
+            return
+        live.to_start.pop(fact.task, None)
+        if not live.to_start and "started" not in live.attempt:
+            live.attempt["started"] = self.at
+            live.row.setdefault("first_started", self.at)
+            for row in live.left:
+                row["resumed"] = self.at
+            live.left = []
+
+    def _over(self, job: str, outcome: str, cause: str, lost: int = 0) -> None:
+        live = self._live(job)
+        if live is None:
+            return
+        live.row["lost_gpu_ms"] += lost
+        live.row["evictions"] += bool(live.going) and outcome.startswith(("preempted", "evicted"))
+        if live.attempt is not None:
+            live.attempt |= {"ended": self.at, "outcome": outcome, "cause": cause, "lost_gpu_ms": lost}
+        live.attempt, live.going = None, ""
+        live.left, live.leaving = live.leaving, []
+
+    def dropped(self, decision: decisions.ReservationDropped) -> None:
+        """An attempt that never began."""
+        live = self._live(decision.job)
+        if live is not None and not decision.tasks and live.attempt is not None and live.attempt["start_ordered"] is None:
+            live.attempt |= {"ended": self.at, "outcome": "not-started", "cause": decision.reason}
+            live.attempt = None
+
+    def requeued(self, decision: decisions.JobRequeued) -> None:
+        """Back in the queue."""
+        self._over(decision.job, decision.outcome, decision.cause, decision.lost_gpu_ms)
+
+    def shrunk(self, decision: decisions.JobShrunk) -> None:
+        """Some members are gone; what they had done counts with the job."""
+        live = self._live(decision.job)
+        if live is not None:
+            live.row["lost_gpu_ms"] += decision.lost_gpu_ms
+            gone = dict.fromkeys(numbers(decision.tasks))
+            over = [row for row in live.leaving if row["members"] and all(index in gone for index in numbers(row["members"]))]
+            live.leaving = [row for row in live.leaving if row not in over]
+
+    def ended(self, decision: decisions.JobEnded) -> None:
+        """Over for good."""
+        live = self._live(decision.job)
+        if live is not None:
+            self._over(decision.job, decision.outcome, live.going or "exit")
+            live.row |= {"ended": self.at, "outcome": decision.outcome}
+            del self._jobs[decision.job]
+
+    # --- requests for victims, and evictions
+
+    def asked(self, decision: decisions.PreemptionRequested) -> None:
+        """Somebody needs room."""
+        row = {
+            "request_seq": self.seq, "asked": self.at, "job": decision.job, "class": decision.class_name,
+            "priority": decision.priority, "selection": decision.selection,
+        }  # fmt: skip
+        self._requests[self.seq] = row
+        self.rows["requests"].append(row)
+
+    def _answered(self, found: decisions.PreemptionDecided | decisions.PreemptionRefused, answer: str, **more: Any) -> None:
+        row = self._requests.pop(found.request, None)
+        if row is not None:
+            why = found.explanation
+            row |= {
+                "answered_seq": self.seq, "answered": self.at, "answer": answer, "verb": found.verb,
+                "candidates": why.candidates, "excluded": " ".join(f"{each.rule}:{each.jobs}" for each in why.excluded),
+                "steps": why.steps, "proven": why.proven,
+            } | more  # fmt: skip
+
+    def decided(self, decision: decisions.PreemptionDecided) -> None:
+        """Who leaves for whom."""
+        lost = sum(choice.lost_gpu_ms for choice in decision.victims)
+        self._answered(decision, "decided", victims=len(decision.victims), victim_lost_gpu_ms=lost)
+        asker = decision.asker
+        for choice, grace in zip(decision.victims, decision.graces, strict=True):
+            self._leaves(
+                choice.job, choice.attempt, choice.tasks, "preemption", grace, verb=decision.verb, for_job=asker.job,
+                for_class=asker.class_name, for_priority=asker.priority, priority=choice.priority, gpus=choice.gpus,
+                lost_gpu_ms=choice.lost_gpu_ms,
+            )  # fmt: skip
+        if not decision.tasks:
+            self.placed(asker.job, decision.attempt, decision.verb, decision.placement, reserved=True)
+
+    def refused(self, decision: decisions.PreemptionRefused) -> None:
+        """Nobody leaves."""
+        self._answered(decision, decision.reason)
+
+    def timed_out(self, _decision: decisions.SelectionTimedOut) -> None:
+        """No answer came."""
+        for row in self._requests.values():
+            row |= {"answered_seq": self.seq, "answered": self.at, "answer": "timed-out"}
+        self._requests.clear()
+
+    def _leaves(self, job: str, attempt: int, members: str, cause: str, grace: int, **more: Any) -> None:
+        live = self._live(job)
+        if live is None:
+            return
+        row = {
+            "decided_seq": self.seq, "decided": self.at, "job": job, "submitted_seq": live.row["submitted_seq"],
+            "attempt": attempt, "members": members, "cause": cause, "class": live.row["class"], "grace": grace,
+        } | more  # fmt: skip
+        live.leaving.append(row)
+        if not members:
+            live.going = cause
+        self.rows["evictions"].append(row)
+
+    def stopped(self, decision: decisions.EvictionDecided) -> None:
+        """It leaves for another reason."""
+        self._leaves(decision.job, decision.attempt, decision.tasks, decision.cause, decision.grace)
+
+    def moved(self, decision: decisions.MigrationDecided) -> None:
+        """It leaves for a place that is kept for it."""
+        self._leaves(decision.job, decision.attempt, "", decision.cause, decision.grace)
+
+    def step(self, job: str, column: str, task: int | None = None) -> None:
+        """A stage of what leaves; of several tasks the last one counts."""
+        live = self._live(job)
+        for row in live.leaving if live is not None else ():
+            if task is None or not row["members"] or task in numbers(row["members"]):
+                row[column] = self.at
+
+    def withdrawn(self, decision: decisions.EvictionWithdrawn) -> None:
+        """It stays."""
+        live = self._live(decision.job)
+        if live is None:
+            return
+        for row in [row for row in live.leaving if row["members"] == decision.tasks]:
+            row["withdrawn"] = self.at
+            live.leaving.remove(row)
+        if not decision.tasks:
+            live.going = ""
+
+
+Teller = Callable[[Tables, Any], None]
+_TELLERS: dict[type[Payload | None], Teller] = {
+    facts.PolicyApplied: Tables.policy,
+    facts.NodeJoined: Tables.joined,
+    facts.NodeUnreachable: lambda tables, fact: tables._node(fact.node, "unreachable"),
+    facts.NodeReachable: lambda tables, fact: tables._node(fact.node, "reachable"),
+    facts.NodeLost: lambda tables, fact: tables._node(fact.node, "lost"),
+    facts.NodeDrained: lambda tables, fact: tables._node(fact.node, "drained"),
+    facts.NodeUndrained: lambda tables, fact: tables._node(fact.node, "undrained"),
+    facts.JobSubmitted: Tables.submitted,
+    decisions.JobPlaced: lambda tables, it: tables.placed(it.job, it.attempt, it.verb, it.placement, it.reserved),
+    decisions.JobStartOrdered: Tables.start_ordered,
+    decisions.ReservationDropped: Tables.dropped,
+    decisions.JobRequeued: Tables.requeued,
+    decisions.JobShrunk: Tables.shrunk,
+    decisions.JobEnded: Tables.ended,
+    facts.TaskStarted: Tables.started,
+    decisions.PreemptionRequested: Tables.asked,
+    decisions.PreemptionDecided: Tables.decided,
+    decisions.PreemptionRefused: Tables.refused,
+    decisions.SelectionTimedOut: Tables.timed_out,
+    decisions.EvictionDecided: Tables.stopped,
+    decisions.MigrationDecided: Tables.moved,
+    decisions.EvictionWithdrawn: Tables.withdrawn,
+    decisions.EvictionStuck: lambda tables, it: tables.step(it.job, "stuck"),
+    facts.EvictionBegun: lambda tables, it: tables.step(it.job, "begun"),
+    facts.EvictionStaged: lambda tables, it: tables.step(it.job, it.stage, it.task) if it.stage in STAGES else None,
+    facts.TaskExited: lambda tables, it: tables.step(it.job, "exited", it.task),
+    facts.TaskReleased: lambda tables, it: tables.step(it.job, "released", it.task),
+}  # fmt: skip

@@ -1,0 +1,162 @@
+"""What `bailiff simulate` and `bailiff policy tune` share: their options, read; the progress bar; files written."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bailiff_core.model.document import parse_duration
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+
+from .friendly import read_yaml
+from .policyfile import read_policy
+from .problem import ExitCode, Problem
+
+if TYPE_CHECKING:
+    from bailiff_sim.assemble import Choices
+    from bailiff_sim.runs import Ask
+
+INSTALL = "install it with: pip install 'bailiff[sim]'"
+NO_LIMIT = "never"
+
+
+def simulator(module: str) -> Any:
+    """A module of the simulator, which is a distribution of its own."""
+    try:
+        return importlib.import_module(f"bailiff_sim.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("bailiff_sim", "matplotlib", "numpy"):
+            raise Problem(ExitCode.USAGE, f"the simulator is not installed ({error.name} is missing)", INSTALL) from None
+        raise
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What is wrong with a trace, a cluster or a choice becomes a sentence and an exit code."""
+    rows = simulator("traces.rows")
+    try:
+        yield
+    except rows.TraceProblem as problem:
+        raise Problem(ExitCode.USAGE, str(problem), "what can be simulated: bailiff simulate --list") from None
+    except ValueError as error:
+        raise Problem(ExitCode.USAGE, str(error)) from None
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each run, where there is a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,}/{task.total:,}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(label: str, done: int, of: int) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=of)
+            bar.update(tasks[label], completed=done)
+
+        yield tell
+
+
+def policies(files: Sequence[Path]) -> dict[str, Policy]:
+    """Policies by the names of their files; the default one where there are none."""
+    found: dict[str, Policy] = {}
+    for path in files:
+        label = path.stem if path.stem not in found else str(path)
+        found[label] = read_policy(path)
+    return found or {"default": DEFAULT_POLICY}
+
+
+def duration(option: str, text: str | None) -> int | None:
+    """µs of `30s`; None for `never`."""
+    if text is None or text == NO_LIMIT:
+        return None
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise Problem(ExitCode.USAGE, f"{option}: {error}") from None
+    assert isinstance(found, int)
+    return found
+
+
+def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """`LS=inference`, several of them."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not value:
+            raise Problem(ExitCode.USAGE, f"{option}: expected NAME=VALUE, found {each!r}")
+        found[name] = value
+    return found
+
+
+def choices(
+    *, first: int | None, compress: float, skip: str, length: str | None, tiers: Sequence[str], mix: Sequence[str],
+    checkpoint_every: str, save_time: str, restart_cost: str, mtbf: str, retry: str, quotas: bool,
+) -> "Choices":  # fmt: skip
+    """The options as the simulator takes them."""
+    shares = pairs("--mix", mix)
+    if any(not share.isdecimal() for share in shares.values()):
+        raise Problem(ExitCode.USAGE, f"--mix: expected CLASS=PERCENT with a whole number, found {', '.join(mix)}")
+    found: Choices = simulator("assemble").Choices(
+        compress=round(compress * 1000),
+        first=first,
+        skip=duration("--skip", skip) or 0,
+        length=duration("--length", length),
+        tiers=pairs("--class", tiers),
+        mix={name: int(share) for name, share in shares.items()},
+        checkpoint_every=duration("--checkpoint-every", checkpoint_every),
+        save_time=duration("--save-time", save_time),
+        restart_cost=duration("--restart-cost", restart_cost) or 0,
+        mtbf=duration("--mtbf", mtbf),
+        retry=duration("--retry", retry) or 0,
+        quotas="helios-venus" if quotas else "",
+    )
+    return found
+
+
+def ask_of(path: Path) -> tuple["Ask", dict[str, Any]]:
+    """What a manifest asks for, and the manifest."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return simulator("runs").ask_from(found["ask"]), found
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Problem(ExitCode.USAGE, f"{path}: it is no manifest of a simulation: {error}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """A file that was asked for."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
+
+
+def knobs(given: Sequence[str], file: Path | None) -> dict[str, list[object]]:
+    """`protections.cooldown.job=0s,10m` and the like, or a YAML file of lists by place."""
+    found: dict[str, list[object]] = {}
+    if file is not None:
+        document, _ = read_yaml(file)
+        if not isinstance(document, dict) or not all(isinstance(each, list) and each for each in document.values()):
+            raise Problem(ExitCode.USAGE, f"{file}: expected places of a policy, each with a list of values to try")
+        found |= {str(name): list(values) for name, values in document.items()}
+    for name, values in pairs("--knob", given).items():
+        found[name] = [int(each) if each.isdecimal() else each for each in values.split(",") if each]
+    if not found:
+        raise Problem(
+            ExitCode.USAGE,
+            "say what to turn, and between which values",
+            "--knob protections.min_runtime.preempt=0s,10m,1h --knob eviction.grace=30s,150s",
+        )
+    return found

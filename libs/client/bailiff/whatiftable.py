@@ -1,0 +1,67 @@
+"""`bailiff what-if`, for people: what differs, for whom, how sure that is, and what was assumed."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .eventline import plain
+from .tables import table
+
+RUNS = ("recorded", "simulated", "other")
+COLUMNS = ("", "recorded", "simulated", "other policy")
+
+
+def what_if_table(found: dict[str, Any]) -> RenderableType:
+    """Everything that `-o json` says, but for what only programs want."""
+    parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold"), "", _totals(found), ""]
+    parts += [Text("hours waited, on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
+    for key, title in (("helped", "helped most"), ("hurt", "hurt most")):
+        parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  nobody", "dim"), ""]
+    parts += [Text(found["trust"]), "", Text("Assumed:", "bold")]
+    parts += [Text(f"  • {plain(sentence)}") for sentence in found["assumed"]]
+    return Group(*parts)
+
+
+def _totals(found: dict[str, Any]) -> RenderableType:
+    runs = [next(run for run in found["runs"] if run["label"] == label) for label in RUNS]
+    fair = [run["fairness"]["jain"] for run in runs]
+    shown = table(*COLUMNS, right=COLUMNS[1:])
+    shown.add_row("hours waited, mean", *(_number(run["waiting"].get("all", {}).get("mean", 0.0)) for run in runs))
+    shown.add_row("hours waited, p95", *(_number(run["waiting"].get("all", {}).get("p95", 0.0)) for run in runs))
+    shown.add_row("attempts that ended early", *(str(run["evictions"]) for run in runs))
+    shown.add_row("GPU-hours lost", *(_number(run["gpu_hours"]["lost"]) for run in runs))
+    shown.add_row("GPU-hours of work", *(_number(run["gpu_hours"]["work"]) for run in runs))
+    shown.add_row("utilisation", *(f"{100 * run['utilisation']:.1f} %" for run in runs))
+    shown.add_row("fairness (Jain)", *("-" if each is None else f"{each:.3f}" for each in fair))
+    shown.add_row("jobs ended", *(str(run["ended"]) for run in runs))
+    return shown
+
+
+def _groups(groups: dict[str, Any]) -> RenderableType:
+    shown = table("", "jobs", *COLUMNS[1:], right=("jobs", *COLUMNS[1:]))
+    for key, runs in groups.items():
+        cells = [
+            f"{_number(runs[label]['waited_mean'])} · {runs[label]['evictions']} · {_number(runs[label]['gpu_hours_lost'])}"
+            for label in RUNS
+        ]
+        shown.add_row(plain(key), str(runs["simulated"]["jobs"]), *cells)
+    return shown
+
+
+def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
+    shown = table(
+        "JOB", "PROJECT", "CLASS", "GPUS", "HOURS", "WAITED", "EVICTIONS", right=("GPUS", "HOURS", "WAITED", "EVICTIONS")
+    )
+    for job in jobs:
+        waited = " → ".join(_number(each) for each in job["waited_hours"])
+        evictions = " → ".join(str(each) for each in job["evictions"])
+        shown.add_row(
+            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+            waited, evictions,
+        )  # fmt: skip
+    return shown
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"

@@ -1,0 +1,193 @@
+"""What victim selection, the executor and the node agents do about a state, and when."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bailiff_core.engine import LOGIC
+from bailiff_core.lifecycle.evictions import Leaving, evictions_of, leaving
+from bailiff_core.lifecycle.grace import term_after
+from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.records import facts
+from bailiff_core.victims.batch import select_batch
+
+from .tape import PROGRESS, PROPOSALS, REPORTS, REQUESTS, Given
+from .timeline import Timeline
+from .work import Work
+
+NO_HASH = "0" * 64
+FAILED, YIELDED, KILLED, TERMINATED = 1, 85, 137, 143
+SECOND = 1_000_000
+ALIVE = ("starting", "running")
+
+
+class Agents:
+    """Looks at the state after each turn, as the services do; remembers only what it has put down for later."""
+
+    def __init__(self, pool: Pool, works: dict[str, Work], time: Timeline) -> None:
+        self._pool, self._works, self._time = pool, works, time
+        self._starting: dict[tuple[str, int, int], None] = {}
+        self._told: dict[tuple[str, int, int], None] = {}
+        self._asked = self._answered = 0
+
+    def owed(self) -> Iterator[Given]:
+        """What follows from the state now without delay; the rest is put down. Nothing, where all is done."""
+        pool = self._pool
+        if pool.selection is not None and pool.selection.requests:
+            number = pool.selection.number
+            delay = self._time.delays.of("selection", "", number)
+            if self._asked != number:
+                self._asked = number
+                if delay:
+                    self._time.at(self._time.now + delay, self._answer, number)
+                else:
+                    seq = pool.seq
+                    yield from self._checkpoints()
+                    if pool.seq != seq:
+                        return  # and the answer in the turn after
+            if not delay and self._answered != number:
+                yield from self._answer(number)
+        if pool.starting:
+            for name in list(pool.starting):
+                yield from self._start(pool.jobs[name])
+        if pool.leaving:
+            for entry in list(leaving(pool)):
+                yield from self._leave(entry)
+
+    # --- selection
+
+    def _answer(self, number: int) -> Iterator[Given]:
+        selection = self._pool.selection
+        if selection is None or selection.number != number:
+            return
+        self._answered = number
+        at = self._pool.seq
+        answers = select_batch(self._pool, selection.requests, self._pool.rules.preemption.search_steps)
+        yield facts.ProposalReceived(number=number, computed_at=at, logic=LOGIC, answers=tuple(answers)), PROPOSALS
+
+    def _checkpoints(self) -> Iterator[Given]:
+        """Who has saved since anybody asked: reported when it matters, which is before somebody is to leave."""
+        pool, now = self._pool, self._time.now
+        for job in list(pool.active_jobs()):
+            work = self._works[job.id]
+            found = work.new_checkpoint(now) if job.phase == "running" else None
+            if found is not None:
+                saved = _checkpoint(found[0])
+                at = self._at(job, job.tasks[0])
+                yield facts.TaskProgressed(**at, step=saved.step, checkpoint=saved, ago=found[1]), REPORTS
+
+    # --- starts and ends
+
+    def _start(self, job: Job) -> Iterator[Given]:
+        for task in job.tasks:
+            key = (job.id, job.attempt, task.index)
+            if task.state == "starting" and task.eviction is None and key not in self._starting:
+                self._starting[key] = None
+                yield from self._time.after(self._time.delays.of("start", job.id, job.attempt), self._started, *key)
+
+    def _started(self, name: str, attempt: int, index: int) -> Iterator[Given]:
+        del self._starting[name, attempt, index]
+        job = self._pool.jobs.get(name)
+        task = job.task(index) if job is not None and job.attempt == attempt else None
+        if job is None or task is None or task.state != "starting" or job.eviction is not None or task.eviction is not None:
+            return
+        if self._pool.nodes[task.node].state == "ready":
+            yield facts.TaskStarted(**self._at(job, task)), REPORTS
+
+    def put_down_end(self, job: Job, work: Work) -> None:
+        """When the job will be done, as things stand."""
+        moment = work.ends_at()
+        if moment is not None and moment < 1 << 61:
+            self._time.at(moment, self._end, job.id, work.version)
+
+    def _end(self, name: str, version: int) -> Iterator[Given]:
+        job, work = self._pool.jobs.get(name), self._works[name]
+        if job is None or work.version != version or job.phase not in ("running", "evicting"):
+            return
+        if work.fails_now(self._time.now):
+            yield from self._exit(job, [task for task in job.tasks if task.state in ALIVE][:1], FAILED)
+            return
+        work.finish(self._time.now)
+        if work.outcome.end == "cancelled":
+            asked = facts.RequestId(source="owner", id=f"cancel-{name}", digest=NO_HASH)
+            yield facts.JobCancelled(request=asked, job=name), REQUESTS
+            return
+        code = 0 if work.outcome.end == "succeeded" else FAILED
+        yield from self._exit(job, [task for task in job.tasks if task.state in ALIVE], code)
+
+    def _exit(self, job: Job, members: list[Task], code: int) -> Iterator[Given]:
+        gone = [task.index for task in members if task.state in ALIVE]
+        for task in [task for task in members if task.state in ALIVE]:
+            yield facts.TaskExited(**self._at(job, task), exit_code=code), REPORTS
+        delay = self._time.delays.of("release", job.id, job.attempt)
+        yield from self._time.after(delay, self._release, job.id, job.attempt, gone)
+
+    def _release(self, name: str, attempt: int, indices: list[int]) -> Iterator[Given]:
+        job = self._pool.jobs.get(name)
+        for index in indices:
+            task = job.task(index) if job is not None and job.attempt == attempt else None
+            if job is not None and task is not None and task.state == "exited":
+                yield facts.TaskReleased(**self._at(job, task)), REPORTS
+
+    # --- evictions
+
+    def _leave(self, entry: Leaving) -> Iterator[Given]:
+        job, eviction = entry.job, entry.eviction
+        key = (job.id, job.attempt, eviction.decided_seq)
+        if eviction.spare_seq is not None:
+            self._told.pop(key, None)
+            for task in [task for task in entry.tasks if task.state in ALIVE and not task.spared]:
+                yield facts.TaskSpared(**self._at(job, task)), REPORTS
+        elif eviction.begun_seq is None:
+            if eviction.cause != "preemption" or eviction.plan in self._pool.plans:
+                yield facts.EvictionBegun(job=job.id, attempt=job.attempt, decided=eviction.decided_seq), PROGRESS
+        elif key not in self._told:
+            self._told[key] = None
+            yield from self._notice(entry)
+
+    def _notice(self, entry: Leaving) -> Iterator[Given]:
+        """They are told. Who listens saves and leaves by itself; who does not is ended by TERM, who is too slow by KILL."""
+        job, work, grace = entry.job, self._works[entry.job.id], entry.eviction.grace
+        members = [task for task in entry.tasks if task.state in ALIVE and self._pool.nodes[task.node].state == "ready"]
+        needs = work.outcome.save_time
+        listens = needs is not None and work.running > 0 and not job.cancelled
+        if not entry.part and not work.finished:
+            work.stand_still(self._time.now)
+        for task in members:
+            said: dict[str, Any] = {**self._at(job, task), "stage": "noticed"}
+            if listens:
+                said |= {"attached": True, "soft": term_after(self._pool, job, grace), "hard": grace}
+            yield facts.EvictionStaged(**said), REPORTS
+            if not listens:
+                yield facts.EvictionStaged(**self._at(job, task), stage="term_sent"), REPORTS
+        slow = self._time.delays.of("leave", job.id, job.attempt)
+        leaves_after = min(needs if listens and needs is not None else slow, grace)
+        code = TERMINATED if not listens or needs is None else YIELDED if needs <= grace else KILLED
+        indices = [task.index for task in members]
+        self._time.at(self._time.now + leaves_after, self._left, job.id, entry.eviction.decided_seq, indices, code, leaves_after)
+
+    def _left(self, name: str, decided: int, indices: list[int], code: int, after: int) -> Iterator[Given]:
+        job, work = self._pool.jobs.get(name), self._works[name]
+        if job is None:
+            return
+        entry = next((each for each in evictions_of(job) if each.eviction.decided_seq == decided), None)
+        if entry is None or entry.eviction.spare_seq is not None:
+            return
+        members = [task for task in entry.tasks if task.index in indices and task.state in ALIVE]
+        if not members:
+            return
+        if code == YIELDED and not entry.part:
+            work.save()
+            at = self._at(job, members[0])
+            saved = _checkpoint(work.safe, after)
+            yield facts.EvictionStaged(**at, stage="checkpoint_committed", after=after, checkpoint=saved), REPORTS
+        for task in members if code == KILLED else ():
+            yield facts.EvictionStaged(**self._at(job, task), stage="kill_sent", after=after), REPORTS
+        yield from self._exit(job, members, code)
+
+    def _at(self, job: Job, task: Task) -> dict[str, Any]:
+        return {"job": job.id, "attempt": job.attempt, "task": task.index, "node": self._pool.nodes[task.node].name}
+
+
+def _checkpoint(work: int, took: int = 0) -> facts.Checkpoint:
+    """Steps are seconds of work."""
+    return facts.Checkpoint(step=work // SECOND, bytes=0, microseconds=took, sha256=NO_HASH)

@@ -1,0 +1,61 @@
+"""Machines of a simulation, as `8x8xV100-16GB` or as lists of a trace."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bailiff_core.records.facts import DeviceFacts, NodeJoined
+
+GIB = 1 << 30
+SHAPE = re.compile(r"(?P<nodes>[1-9]\d*)x(?P<gpus>[1-9]\d*)(x(?P<model>[A-Za-z][\w.]*)(-(?P<gb>[1-9]\d*)GB)?)?")
+CPUS_OF_GPU, GIB_OF_GPU = 16, 128
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine. model: of its GPUs, all alike."""
+
+    name: str
+    gpus: int
+    model: str = "gpu"
+    memory_gib: int = 80
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+def machines(text: str) -> list[Machine]:
+    """`16x8`, `16x8xV100-16GB`, or several of these with commas. Raises `ValueError` with what was expected."""
+    found: list[Machine] = []
+    for part in text.split(","):
+        shape = SHAPE.fullmatch(part.strip())
+        if shape is None or int(shape["gpus"]) > 64:
+            raise ValueError(
+                f"{part.strip()!r} is no cluster: write machines x GPUs, perhaps x model, as in 16x8 or 16x8xH100-80GB "
+                "(at most 64 GPUs a machine), several with commas"
+            )
+        for _ in range(int(shape["nodes"])):
+            found.append(Machine(f"node-{len(found):04d}", int(shape["gpus"]), shape["model"] or "gpu", int(shape["gb"] or 80)))
+    return found
+
+
+def joined(cluster: Iterable[Machine]) -> list[NodeJoined]:
+    """The announcements of these machines, numbered in their order."""
+    return [
+        NodeJoined(
+            node=machine.name,
+            number=number,
+            incarnation=f"{machine.name}-life-1",
+            machine_id=f"machine-{machine.name}",
+            boot_id=f"{machine.name}-boot-1",
+            report=0,
+            cpu_milli=machine.cpu_milli or 1000 * CPUS_OF_GPU * max(1, machine.gpus),
+            memory_bytes=machine.memory_bytes or GIB_OF_GPU * GIB * max(1, machine.gpus),
+            labels=dict(machine.labels),
+            devices=tuple(
+                DeviceFacts(id=f"{machine.name}-gpu-{at}", model=machine.model, memory_bytes=machine.memory_gib * GIB)
+                for at in range(machine.gpus)
+            ),
+        )
+        for number, machine in enumerate(cluster)
+    ]

@@ -1,0 +1,190 @@
+"""The real core under virtual time: what happens to a pool, what the core decides on it, and what comes of that.
+
+    result = Simulation(workload, policy).run()
+
+Every turn is one of admission's: facts folded, then everything that the core decides. All that happens at one instant is one
+turn; what follows from it without delay (a start, an answer of victim selection, a notice) is the next one at the same instant.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.records import decisions, facts
+from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.turn import wake_at
+
+from .agents import Agents
+from .figures import Books, Figures
+from .intake import Intake
+from .outages import Outages
+from .tape import REPORTS, REQUESTS, Given, Sink, Tape
+from .timeline import AT_ONCE, Delays, Timeline
+from .work import FOREVER, Work, gpu_milli_of
+from .workload import Outage, Workload
+
+IDLE_WAKES = 1_000
+TOLD_EVERY = 500
+
+
+@dataclass
+class Result:
+    """What came of a workload under a policy.
+
+    jobs: figures of every accepted job, by name. refused: jobs that were not accepted, and why. digest: hash of the last
+    record, which covers all before it. begin, end: µs UTC. gpu_milli: of the machines that were there from the start.
+    """
+
+    policy: Policy
+    jobs: dict[str, Figures]
+    books: Books
+    refused: dict[str, str]
+    begin: int
+    end: int
+    digest: str
+    records: int
+    turns: int
+    gpu_milli: int
+
+
+class Simulation:
+    """One run of a workload. Raises `ValueError` where the workload contradicts itself."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        *,
+        delays: Delays = AT_ONCE,
+        until: int | None = None,
+        sink: Sink | None = None,
+        check: Callable[[Pool], None] | None = None,
+        domain: str = "sim",
+    ) -> None:
+        """until: nothing later is simulated, µs UTC. sink: gets every record and its bytes. check: sees the pool after turns."""
+        self._workload, self._policy, self._until, self._check = workload, policy, until, check
+        self._tape = Tape(domain, policy, workload.begin, sink)
+        self.pool = self._tape.pool
+        self._time = Timeline(workload.begin, delays)
+        self._works: dict[str, Work] = {}
+        self._agents = Agents(self.pool, self._works, self._time)
+        self._outages = Outages(self.pool, self._works, self._time, workload.nodes)
+        self._intake = Intake(self.pool)
+        self._books = Books()
+        self._taken = self._turns = 0
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
+        """Until nothing is left to happen. progress: told now and then how many happenings are over, of how many."""
+        happenings = self._workload.happenings
+        self._turn((self._intake.take(node), REPORTS) for node in self._workload.nodes)
+        idle, told = 0, 0
+        while (moment := self._next()) is not None and (self._until is None or moment <= self._until):
+            self._time.now = max(self._time.now, moment)
+            idle = 0 if self._time.events or self._taken < len(happenings) or self.pool.active else idle + 1
+            if idle > IDLE_WAKES:
+                break  # who waits now waits for ever
+            self._turn(self._instant())
+            if progress is not None and self._turns - told >= TOLD_EVERY:
+                told = self._turns
+                progress(self._taken, len(happenings))
+        if progress is not None:
+            progress(self._taken, len(happenings))
+        tape, books = self._tape, self._books
+        for name, work in self._works.items():
+            found = books.jobs[name]
+            found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
+        return Result(
+            self._policy, books.jobs, books, self._intake.refused, self._workload.begin, self._time.now,
+            tape.digest, tape.records, self._turns, 1000 * self._workload.gpus,
+        )  # fmt: skip
+
+    def _next(self) -> int | None:
+        moments = []
+        if self._taken < len(self._workload.happenings):
+            moments.append(self._workload.happenings[self._taken].time)
+        if self._time.events:
+            moments.append(self._time.events[0][0])
+        wake = wake_at(self.pool)
+        if wake is not None:
+            moments.append(wake)
+        return min(moments, default=None)
+
+    def _instant(self) -> Iterator[Given]:
+        """What happens now: what was put down for this moment, what comes from outside, or else only time."""
+        seq, happenings = self.pool.seq, self._workload.happenings
+        yield from self._time.due()
+        while self._taken < len(happenings) and happenings[self._taken].time <= self._time.now:
+            what = happenings[self._taken].what
+            self._taken += 1
+            if isinstance(what, Outage):
+                self._outages.fails(what)
+            else:
+                yield self._from_outside(what)
+        if self.pool.seq == seq:
+            yield facts.ClockAdvanced(), ""
+
+    def _turn(self, given: Iterable[Given]) -> None:
+        """One turn, and those that follow from it at the same instant."""
+        while (done := self._tape.turn(self._time.now, given)) is not None:
+            self._turns += 1
+            self._follow(*done)
+            if self._check is not None:
+                self._check(self.pool)
+            given = self._agents.owed()
+
+    def _from_outside(self, what: Fact) -> Given:
+        fact = self._intake.take(what)
+        if isinstance(fact, facts.NodeJoined):
+            self._outages.announced(fact)
+        if isinstance(fact, facts.JobSubmitted) and isinstance(what, facts.JobSubmitted):
+            demand = fact.demand
+            outcome = self._workload.outcomes.get(demand.job, FOREVER)
+            gpus = [gpu_milli_of(group) for group in demand.tasks for _ in range(group.count)]
+            self._works[demand.job] = Work(outcome, gpus)
+            entry = self.pool.rules.find_class(demand.priority_class)
+            assert entry is not None
+            project = what.demand.project or ""
+            self._books.submitted(demand.job, self._time.now, project, entry.name, entry.value, sum(gpus), outcome)
+        return fact, REPORTS if fact.type_name() in REPORTED else REQUESTS
+
+    # --- what came of it
+
+    def _follow(self, touched: list[str], said: list[Decision]) -> None:
+        """Bring works and books up to date with a turn."""
+        for decision in said:
+            if isinstance(decision, decisions.JobRequeued):
+                self._works[decision.job].attempt_over(self._time.now)
+                self._books.requeued(decision.job, self._time.now, decision.cause, decision.outcome)
+            elif isinstance(decision, decisions.JobEnded):
+                work = self._works[decision.job]
+                work.ended(self._time.now, in_vain=decision.outcome in ("evicted", "timed-out"))
+                self._books.ended(decision.job, self._time.now, decision.outcome)
+        for name in touched:
+            found, job = self._works.get(name), self.pool.jobs.get(name)
+            if found is not None and job is not None:
+                self._look_at(job, found)
+
+    def _look_at(self, job: Job, work: Work) -> None:
+        held = sum([work.gpus_of(task.index) for task in job.tasks if task.state in ("running", "exited")])
+        if held != work.held:
+            self._books.holds(job.id, self._time.now, held - work.held)
+            work.held = held
+        if job.phase != "running" or work.finished:
+            return
+        members = self._working(job)
+        if work.attempt != job.attempt:
+            work.begin(self._time.now, job.attempt, members)
+            self._books.started(job.id, self._time.now)
+            self._agents.put_down_end(job, work)
+        elif members != work.running:
+            work.resize(self._time.now, members)
+            self._agents.put_down_end(job, work)
+
+    def _working(self, job: Job) -> int:
+        """How many members work: none of a gang that has one on a machine that is down."""
+        here: list[Task] = [task for task in job.tasks if task.state == "running"]
+        return 0 if self._outages.any_down(here) else len(here)
+
+
+REPORTED = {kind.type_name() for kind in (facts.NodeJoined, facts.NodeUnreachable, facts.NodeReachable, facts.NodeLost)}

@@ -1,0 +1,38 @@
+"""A workload from a dataset that somebody gave away (`bailiff audit export --anonymise`, docs/dataset.md)."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from bailiff_core.records import ChainHead, Record, Wire, follow
+from bailiff_core.records.chain import Break
+
+from .from_log import FromLog, from_log
+
+MANIFEST = "dataset.json"
+
+
+def from_dataset(folder: Path) -> FromLog:
+    """The workload of the log in this folder. Raises `ValueError` with what is wrong where it is no whole dataset."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        log = folder / manifest["log"]["file"]
+        domain = str(manifest["log"]["domain"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is no dataset: {MANIFEST}: {error!r}") from None
+    return from_log(_records(log, domain), folder.name)
+
+
+def _records(log: Path, domain: str) -> Iterator[Record]:
+    head = ChainHead(domain)
+    with gzip.open(log, "rt", encoding="utf-8") as lines:
+        next(lines)
+        for line in lines:
+            found = json.loads(line)
+            wire = Wire(tuple((name, value.encode()) for name, value in found["headers"]), found["value"].encode())
+            after = follow(head, wire)
+            if isinstance(after, Break):
+                raise ValueError(f"{log}: record {head.next_seq}: {after.reason}")
+            head, record = after
+            yield record

@@ -1,0 +1,230 @@
+"""A workload from an audit log: the same arrivals, machines, failures and requests by hand, and how long each job took.
+
+    observed = from_log(records)
+    Simulation(observed.workload, policy, delays=observed.delays).run()
+
+What the log shows is taken as it is. What it cannot show is assumed, and `assumptions` says what and for how many jobs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from statistics import median_low
+
+from bailiff_core.model.policy import Policy
+from bailiff_core.records import Record, facts
+from bailiff_core.records.payload import Fact
+
+from .figures import Books
+from .observed import Observation, Seen
+from .timeline import Delays
+from .workload import Happening, Outage, Outcome, Workload
+
+BY_HAND = (
+    facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.JobEvictionAsked, facts.JobPaused, facts.JobUnpaused,
+    facts.JobMigrationAsked,
+)  # fmt: skip
+MACHINES = (facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.DeviceUnhealthy, facts.DeviceHealthy)
+
+
+@dataclass
+class FromLog:
+    """A log as a workload, and what really happened. policies: whenever one was applied, with its time and seq, the first first.
+
+    recorded: figures of what happened until `end`, kept by the simulation's rules. begin, end: µs UTC. seqs: names of jobs
+    here by the seq of their submission; a name that came again is another one here.
+    """
+
+    workload: Workload
+    delays: Delays
+    policies: Sequence[tuple[int, int, Policy]]
+    recorded: Books
+    begin: int
+    end: int
+    seqs: dict[int, str]
+    assumptions: list[str]
+
+    def under(self, policy: Policy | None, since: int | None = None) -> tuple[Policy, Workload]:
+        """The first policy and the workload under which to simulate: those of the log, or from `since` (µs) on this one."""
+        changes = self.policies[1:]
+        if policy is not None:
+            changes = [each for each in changes if since is not None and each[0] < since]
+            if since is not None and since > self.begin:
+                changes = [*changes, (since, -1, policy)]
+        first = policy if policy is not None and (since is None or since <= self.begin) else self.policies[0][2]
+        applied = [Happening(time, facts.PolicyApplied(policy=new.complete())) for time, _, new in changes]
+        merged = sorted([*applied, *self.workload.happenings], key=lambda each: each.time)
+        about = self.workload
+        return first, Workload(about.name, about.begin, about.nodes, merged, about.outcomes, about.about)
+
+
+class _Events:
+    """What came from outside, in the log's order."""
+
+    def __init__(self) -> None:
+        self.happenings: list[Happening] = []
+        self.policies: list[tuple[int, int, Policy]] = []
+        self.nodes: list[facts.NodeJoined] = []
+        self._jobs = 0
+        self._boots: dict[str, str] = {}
+        self._silent: dict[str, tuple[int, facts.NodeUnreachable]] = {}
+        self._down: dict[str, int] = {}
+
+    def note(self, record: Record, observation: Observation) -> None:
+        """What this record brings; the observation has seen it already."""
+        fact, now = record.data, record.time
+        if isinstance(fact, facts.PolicyApplied):
+            self.policies.append((now, record.seq, fact.policy))
+        elif isinstance(fact, facts.JobSubmitted):
+            self._jobs += 1
+            demand = fact.demand
+            meant = {"max_failures": demand.max_failures or 0, "elastic": demand.elastic or "live"}
+            demand = demand.model_copy(update={**meant, "job": observation.jobs[record.seq].name})
+            self._add(now, fact.model_copy(update={"demand": demand}))
+        elif isinstance(fact, BY_HAND):
+            live = observation.name_of(fact.job)
+            if live is not None:
+                self._add(now, fact.model_copy(update={"job": live}))
+        elif isinstance(fact, facts.NodeJoined):
+            self._joined(now, fact)
+        elif isinstance(fact, MACHINES):
+            self._add(now, fact)
+        elif isinstance(fact, facts.NodeUnreachable):
+            self._silent[fact.node] = now, fact
+        elif isinstance(fact, facts.NodeReachable):
+            self._was_silent(fact.node)
+            self._add(now, fact)
+        elif isinstance(fact, facts.NodeLost):
+            self._silent.pop(fact.node, None)
+            self._down[fact.node] = fact.last_heard
+
+    def finish(self) -> None:
+        """Machines that are still silent or lost when the log ends."""
+        for node in list(self._silent):
+            self._was_silent(node)
+        for node, since in self._down.items():
+            self._add(since, Outage(node))
+        self.happenings.sort(key=lambda each: each.time)
+
+    def _joined(self, now: int, fact: facts.NodeJoined) -> None:
+        booted = self._boots.get(fact.node, fact.boot_id) != fact.boot_id
+        known = fact.node in self._boots
+        self._boots[fact.node] = fact.boot_id
+        silent = self._silent.get(fact.node)
+        down = self._down.pop(fact.node, None)
+        if down is None and booted:
+            self._silent.pop(fact.node, None)
+            down = silent[1].last_heard if silent is not None else now
+        if down is not None:
+            self._add(down, Outage(fact.node, max(0, now - down)))
+            return
+        self._was_silent(fact.node)
+        if not known and not self._jobs:
+            self.nodes.append(fact)
+        else:
+            self._add(now, fact)
+
+    def _was_silent(self, node: str) -> None:
+        silent = self._silent.pop(node, None)
+        if silent is not None:
+            self._add(*silent)
+
+    def _add(self, time: int, what: Fact | Outage) -> None:
+        self.happenings.append(Happening(time, what))
+
+
+def from_log(records: Iterable[Record], name: str = "log", to: int | None = None) -> FromLog:
+    """The workload of a log, which begins with its first record. Raises `ValueError` where there is nothing to simulate.
+
+    to: figures of what happened end there (µs UTC); how long jobs took is known from what comes after, too.
+    """
+    observation, events, recorded = Observation(), _Events(), None
+    for record in records:
+        if recorded is None and to is not None and record.time > to:
+            recorded, end = deepcopy(observation.finish()), to
+        observation.feed(record)
+        events.note(record, observation)
+    if not observation.jobs:
+        raise ValueError("no job was submitted in it, so there is nothing to decide under another policy")
+    if recorded is None:
+        recorded, end = observation.finish(), observation.pool.now
+    events.finish()
+    seen = list(observation.jobs.values())
+    outcomes, assumptions = _outcomes(seen)
+    measured = _delays(observation)
+    workload = Workload(name, observation.begin, events.nodes, events.happenings, outcomes, {"from": "log"})
+    seqs = {seq: each.name for seq, each in observation.jobs.items()}
+    return FromLog(
+        workload, measured, events.policies, recorded, observation.begin, end, seqs,
+        [*assumptions, *_about(measured)],
+    )  # fmt: skip
+
+
+def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
+    habits = _Habits(seen)
+    found, counts = {}, Counter[str]()
+    for job in seen:
+        counts["unfinished" if job.outcome is None else "cancelled" if job.cancelled else "known"] += 1
+        counts["never told"] += not job.told
+        every = _interval(job.saved_at)
+        known = job.outcome in ("succeeded", "failed") and not job.cancelled
+        found[job.name] = Outcome(
+            run_time=job.work.done if known else 1 << 62,
+            checkpoint_every=every,
+            save_time=habits.save_time(job),
+            end="failed" if job.outcome == "failed" else "succeeded",
+            fails=tuple(job.fails),
+        )
+    sentences = {
+        "unfinished": "had not ended when the log ends: how long they take is not known, so they run on to the end",
+        "cancelled": "were cancelled by a person: they are cancelled at the same moment, however far they are then",
+        "never told": "were never told to leave: they are taken to save as most of their class did",
+    }
+    return found, [f"{counts[what]} jobs {sentence}" for what, sentence in sentences.items() if counts[what]]
+
+
+class _Habits:
+    """How jobs that were told to leave did: by class, and all together."""
+
+    def __init__(self, seen: Sequence[Seen]) -> None:
+        self._of: dict[str, tuple[int, list[int]]] = {}
+        for job in seen:
+            for key in ("", job.class_name):
+                told, saves = self._of.get(key, (0, []))
+                self._of[key] = told + job.told, [*saves, *job.saves]
+
+    def save_time(self, job: Seen) -> int | None:
+        """From the notice to the checkpoint, µs; None: it makes none."""
+        if job.told:
+            return median_low(job.saves) if job.saves else None
+        told, saves = self._of[job.class_name]
+        if not told:
+            told, saves = self._of[""]
+        return median_low(saves) if 2 * len(saves) > told else None
+
+
+def _interval(saved_at: Sequence[int]) -> int | None:
+    """Between checkpoints of its own, in work; what is reported is not every one, so this is at most too long."""
+    steps = [later - sooner for sooner, later in zip([0, *saved_at], saved_at, strict=False) if later > sooner]
+    return median_low(steps) if steps else None
+
+
+def _delays(observation: Observation) -> Delays:
+    """Each as it was seen, and the median for those that were not."""
+    usual: dict[str, int] = {}
+    for what in ("start", "release", "selection", "leave"):
+        seen = [took for (kind, _, _), took in observation.took.items() if kind == what]
+        usual[what] = median_low(seen) if seen else 0
+    return Delays(**usual, seen=observation.took)
+
+
+def _about(delays: Delays) -> list[str]:
+    start, release, selection, leave = (
+        f"{each / 1_000_000:g} s" for each in (delays.start, delays.release, delays.selection, delays.leave)
+    )
+    usual = f"a start {start}, an exit without saving {leave}, a release {release}, a selection {selection}"
+    return [
+        f"what did not happen in the log takes as long as it usually did there (medians): {usual}",
+        "a job works at the same speed wherever it stands, and a restart costs nothing beyond the work that is done again",
+    ]

@@ -1,0 +1,97 @@
+"""The log that a simulation writes: real records, chained and hashed as admission does, in memory or handed on."""
+
+from collections.abc import Callable, Iterable
+
+from bailiff_core.engine import LOGIC, RELEASE, STATE_SCHEMA
+from bailiff_core.fold import close_turn, fold
+from bailiff_core.model.policy import Policy
+from bailiff_core.model.pool import Pool
+from bailiff_core.records import Record, Wire, encode, facts, record_hash
+from bailiff_core.records.chain import GENESIS
+from bailiff_core.records.payload import Decision, Fact
+from bailiff_core.turn import decide, decision_record
+
+DIGEST = "0" * 64  # of the code: a simulation names its engine by release and logic
+ENGINE = f"{RELEASE}+{DIGEST[:12]}/{LOGIC}"
+WRITER = "5" * 32
+REQUESTS, REPORTS = "bailiff.requests/0", "bailiff.node-reports/0"
+PROPOSALS, PROGRESS = "bailiff.proposals/0", "bailiff.eviction-progress/0"
+Given = tuple[Fact, str]
+Sink = Callable[[Record, Wire], None]
+
+
+class Tape:
+    """One pool and the log that leads to it. sink: gets every record with its bytes, in order.
+
+    digest: the hash of the newest record, which covers all before it: two runs with one digest have the same bytes.
+    """
+
+    def __init__(self, domain: str, policy: Policy, begin: int, sink: Sink | None = None) -> None:
+        self.pool = Pool()
+        self.digest = GENESIS
+        self.records = 0
+        self._domain = domain
+        self._sink = sink
+        self._last: Record | None = None
+        self._offsets = {REQUESTS: 0, REPORTS: 0, PROPOSALS: 0, PROGRESS: 0}
+        self._write(facts.DomainCreated(domain=domain, partition=0, nonce="00" * 16), begin, 0)
+        self._write(facts.PolicyApplied(policy=policy.complete()), begin, 0, turn_end=True)
+        close_turn(self.pool)
+        self.pool.epoch += 1
+        started = facts.WriterStarted(
+            writer=WRITER, release=RELEASE, digest=DIGEST, logic=LOGIC, state_schema=STATE_SCHEMA, inputs={}
+        )
+        self.turn(begin, [(started, "")])
+
+    def turn(self, time: int, given: Iterable[Given]) -> tuple[list[str], list[Decision]] | None:
+        """One turn of these facts, each with the topic that it came by, if any; each is folded before the next one is asked for.
+
+        The jobs that it was about, and what the core decided; None where there were no facts, and so no turn.
+        """
+        pool = self.pool
+        number, before = pool.turn + 1, pool.seq
+        for fact, topic in given:
+            self._write(fact, time, number, topic)
+        if pool.seq == before:
+            return None
+        said = []
+        for decision in decide(pool):
+            said.append(decision)
+            self._keep(decision_record(pool, decision, "", False))
+        touched = list(pool.touched)
+        close_turn(pool)
+        assert self._last is not None
+        self._last.turn_end = True
+        self._flush()
+        return touched, said
+
+    def _write(self, fact: Fact, time: int, turn: int, topic: str = "", turn_end: bool = False) -> None:
+        pool = self.pool
+        cause = ""
+        inputs: tuple[tuple[str, int], ...] = ()
+        if topic:
+            offset = self._offsets[topic]
+            self._offsets[topic] = offset + 1
+            cause, inputs = f"{topic}/{offset}", ((topic, offset + 1),)
+        record = Record(
+            self._domain, pool.seq + 1, pool.epoch, turn, turn_end, time, "", pool.writer or WRITER, ENGINE,
+            pool.policy_revision, fact.type_name(), fact, cause, inputs,
+        )  # fmt: skip
+        fold(pool, record)
+        self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        """A record goes out when the next one is there: only then is it known whether it ends its turn."""
+        self._flush()
+        self._last = record
+
+    def _flush(self) -> None:
+        record, self._last = self._last, None
+        if record is None:
+            return
+        record.prev = self.digest
+        wire = encode(record)
+        self.digest = record_hash(wire)
+        self.records += 1
+        if self._sink is not None:
+            self._sink(record, wire)

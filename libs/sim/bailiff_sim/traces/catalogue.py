@@ -1,0 +1,87 @@
+"""What can be simulated by name, and in which formats a user may bring a trace."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bailiff_sim.cluster import Machine, machines
+
+from . import azure, bring, chronus, clusters, kalos, muri, openb, philly, tiresias
+from .jobs import Trace, TraceJob
+from .rows import TraceProblem
+
+SHIPPED: Mapping[str, Callable[[], Trace]] = {
+    "philly-2017": philly.load,
+    **{f"alibaba-openb-2023/{name}": partial(openb.load, variant=name) for name in ("default", "gpuspec33", "gpushare100")},
+    **{f"chronus-philly-slo/{name}": partial(chronus.load, variant=name) for name in ("MIX1", "MIX2")},
+    **{f"muri-philly-priority/{name}": partial(muri.load, variant=name) for name in ("trace1", "trace2", "trace3", "trace4")},
+    "acme-kalos-sample": kalos.load,
+    **{f"azure-llm-inference-2023/{name}": partial(azure.load, variant=name) for name in ("code", "conv")},
+    "tiresias-60": tiresias.load,
+}
+FORMATS: Mapping[str, Callable[[Path], Trace]] = {
+    "slurm": bring.slurm,
+    "helios": bring.helios,
+    "acme": bring.acme,
+    "spot-2026": bring.spot,
+    "philly": philly.load,
+    "openb": openb.load,
+    "chronus": chronus.load,
+    "muri": partial(muri.load, variant="trace2"),
+    "tiresias": tiresias.load,
+}
+CLUSTERS: Mapping[str, Callable[[], list[Machine]]] = {
+    "alibaba-openb-2023": openb.cluster,
+    "alibaba-pai-2020": clusters.pai,
+    "alibaba-lingjun-2023": clusters.lingjun,
+    "philly-2017": lambda: machines(philly.CLUSTER),
+}
+
+
+def trace(name: str) -> Trace:
+    """The trace of that name, or `FORMAT:FILE`; several joined with +, which begin together. Raises `TraceProblem`."""
+    parts = [_one(part) for part in name.split("+")]
+    if len(parts) == 1:
+        return parts[0]
+    jobs, tiers, left_out = list[TraceJob](), dict[str, str](), dict[str, int]()
+    for number, part in enumerate(parts):
+        shift = min(job.submitted for job in parts[0].jobs) - min(job.submitted for job in part.jobs)
+        prefix = f"{number}." if number else ""
+        jobs += [_moved(job, shift, prefix) for job in part.jobs]
+        tiers |= part.tiers
+        left_out |= {f"{part.name}: {why}": count for why, count in part.left_out.items()}
+    notes = [note for part in parts for note in part.notes]
+    return Trace(name, jobs, parts[0].cluster, tiers, left_out=left_out, notes=notes)
+
+
+def cluster(text: str) -> list[Machine]:
+    """`16x8xH100-80GB`, or a real one by name, or the first of its machines: `alibaba-pai-2020:100`. Raises `ValueError`."""
+    name, _, most = text.partition(":")
+    if name not in CLUSTERS:
+        try:
+            return machines(text)
+        except ValueError as error:
+            raise ValueError(f"{error}; or one of {', '.join(CLUSTERS)}") from None
+    if most and not (most.isdecimal() and int(most)):
+        raise ValueError(f"{text!r}: expected a number of machines after the colon, found {most!r}")
+    found = CLUSTERS[name]()
+    return found[: int(most)] if most else found
+
+
+def _one(name: str) -> Trace:
+    kind, colon, file = name.partition(":")
+    if colon and kind in FORMATS:
+        found = FORMATS[kind](Path(file))
+    elif name in SHIPPED:
+        found = SHIPPED[name]()
+    else:
+        known = f"traces: {', '.join(SHIPPED)}\nformats of a file, as in slurm:jobs.txt: {', '.join(FORMATS)}"
+        raise TraceProblem(f"there is no trace {name!r}\n{known}")
+    if not found.jobs:
+        raise TraceProblem(f"{name}: it holds no job with GPUs and a run time")
+    return found
+
+
+def _moved(job: TraceJob, shift: int, prefix: str) -> TraceJob:
+    return replace(job, submitted=job.submitted + shift, name=f"{prefix}{job.name}"[:63])

@@ -1,0 +1,12 @@
+"""Where the traces lie that come with Bailiff."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+
+def shipped(*parts: str) -> Traversable:
+    """A file of `traces_data`."""
+    found: Traversable = files("bailiff_sim") / "traces_data"
+    for part in parts:
+        found = found / part
+    return found

@@ -1,0 +1,44 @@
+"""Helios' Venus cluster (SC '21): how many GPUs each of its virtual clusters was given, day by day, for half a year."""
+
+from collections.abc import Sequence
+
+from bailiff_core.model.amounts import Bounds
+from bailiff_core.model.policy import Policy, Project
+
+from .files import shipped
+from .rows import Row, table
+
+DAY = 86_400_000_000
+
+
+def venus(tenants: Sequence[str], gpus: int) -> list[tuple[int, dict[str, int]]]:
+    """Quotas of these tenants, the largest first, scaled to so many GPUs; days on which they change, µs from the first.
+
+    Tenants beyond its 25 get none.
+    """
+    names: list[str] = []
+
+    def day(row: Row) -> dict[str, int]:
+        if not names:
+            names.extend(name for name in row.values if name not in ("date", "total"))
+        return {name: row.count(name) for name in names}
+
+    days = table(shipped("helios-venus-quota", "cluster_gpu_number.csv"), ("date", "total"), day)
+    mean = {name: sum(each[name] for each in days) for name in names}
+    ranked = sorted(names, key=lambda name: (-mean[name], name))
+    most = max(sum(each.values()) for each in days)
+    found: list[tuple[int, dict[str, int]]] = []
+    for number, each in enumerate(days):
+        quotas = {tenant: each[name] * gpus // most for tenant, name in zip(tenants, ranked, strict=False)}
+        quotas |= dict.fromkeys(tenants[len(ranked) :], 0)
+        if not found or found[-1][1] != quotas:
+            found.append((number * DAY, quotas))
+    return found
+
+
+def with_quotas(policy: Policy, quotas: dict[str, int]) -> Policy:
+    """The policy with a project for each of these, and these quotas; whoever is in none of them is in `default`."""
+    projects = [Project(name=name, quota=Bounds(gpu_milli=1000 * gpus)) for name, gpus in quotas.items()]
+    if "default" not in quotas:
+        projects.append(Project(name="default"))
+    return policy.model_copy(update={"projects": tuple(projects)})

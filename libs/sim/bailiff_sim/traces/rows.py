@@ -1,0 +1,126 @@
+"""Tables as traces hold them: every value is read with its file, line and column, and what is wrong with it is said there."""
+
+import csv
+import gzip
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from importlib.resources.abc import Traversable
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+MOST_TOLD = 20
+SECOND = 1_000_000
+LONGEST = 10 * 366 * 86_400 * SECOND
+GZIP = b"\x1f\x8b"
+
+
+class TraceProblem(Exception):
+    """A trace that cannot be read. The text has a line for each fault: file, line, column, what was expected and found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: its values by column."""
+
+    file: str
+    line: int
+    values: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        """The value as it stands."""
+        return self.values[column].strip()
+
+    def count(self, column: str) -> int:
+        """A whole number, 0 or more; `8.0` is one, too."""
+        found = self._number(column, "a whole number")
+        if found != found.to_integral_value() or found < 0:
+            raise self.fault(column, "a whole number, 0 or more")
+        return int(found)
+
+    def micros(self, column: str, unit: int = SECOND) -> int:
+        """A time or duration, 0 or more, in units of so many µs; as µs."""
+        found = self._number(column, "a number") * unit
+        if not 0 <= found <= LONGEST * 100:
+            raise self.fault(column, "a time or duration, 0 or more")
+        return int(found)
+
+    def moment(self, column: str) -> int:
+        """A date and time (UTC where it does not say otherwise), µs."""
+        try:
+            found = datetime.fromisoformat(self.text(column))
+        except ValueError:
+            raise self.fault(column, "a date and time such as 2017-10-09 07:01:55") from None
+        since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
+
+    def choice(self, column: str, among: Mapping[str, T]) -> T:
+        """What the value stands for."""
+        if self.text(column) not in among:
+            raise self.fault(column, " or ".join(among) if len(among) < 8 else f"one of {', '.join(among)}")
+        return among[self.text(column)]
+
+    def fault(self, column: str, expected: str) -> TraceProblem:
+        """The sentence about a value."""
+        found = self.values.get(column, "").strip()
+        return TraceProblem(f"{self.file}:{self.line}: {column}: expected {expected}, found {found[:60] or 'nothing'!r}")
+
+    def _number(self, column: str, expected: str) -> Decimal:
+        try:
+            found = Decimal(self.text(column))
+        except InvalidOperation:
+            raise self.fault(column, expected) from None
+        if not found.is_finite():
+            raise self.fault(column, expected)
+        return found
+
+
+def table(source: Path | Traversable, columns: Sequence[str], make: Callable[[Row], T | None], delimiter: str = ",") -> list[T]:
+    """What `make` makes of each row that it does not answer with None; the file may be gzipped.
+
+    Raises `TraceProblem` with every row that it raised one for, up to twenty.
+    """
+    found: list[T] = []
+    faults: list[str] = []
+    for row in _rows(source, columns, delimiter):
+        try:
+            made = row if isinstance(row, TraceProblem) else make(row)
+        except TraceProblem as fault:
+            made = fault
+        if isinstance(made, TraceProblem):
+            faults.append(str(made))
+        elif made is not None:
+            found.append(made)
+    if faults:
+        more = [f"{source.name}: and {len(faults) - MOST_TOLD} rows more like that"] if len(faults) > MOST_TOLD else []
+        raise TraceProblem("\n".join(faults[:MOST_TOLD] + more))
+    return found
+
+
+def _rows(source: Path | Traversable, columns: Sequence[str], delimiter: str) -> Iterator[Row | TraceProblem]:
+    name = source.name
+    try:
+        with source.open("rb") as file:
+            zipped = file.read(2) == GZIP
+        with source.open("rb") as file, gzip.open(file) if zipped else file as plain:
+            text = TextIOWrapper(plain, encoding="utf-8-sig", newline="")
+            lines = csv.reader(text, delimiter=delimiter, strict=True)
+            header = [each.strip() for each in next(lines, [])]
+            missing = [column for column in columns if column not in header]
+            if missing:
+                there = ", ".join(header)[:200] or "nothing"
+                raise TraceProblem(
+                    f"{name}:1: expected the columns {', '.join(columns)}; it lacks {', '.join(missing)}, found {there}"
+                )
+            for values in lines:
+                if not values or values == [""]:
+                    continue
+                if len(values) < len(header):
+                    yield TraceProblem(f"{name}:{lines.line_num}: expected {len(header)} values, found {len(values)}")
+                else:
+                    yield Row(name, lines.line_num, dict(zip(header, values, strict=False)))
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+        raise TraceProblem(f"{name}: {error}") from None

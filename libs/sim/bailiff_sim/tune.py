@@ -1,0 +1,121 @@
+"""Many policies that differ in a few knobs, on one trace: what work they lose against how long the high classes wait."""
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import product
+from random import Random
+from typing import Any
+
+from pydantic import ValidationError
+
+from bailiff_core.model.policy import Policy
+
+from .metrics import HOUR, Run, metrics
+from .runs import Ask, Progress, run_all
+
+CAP_WINDOW = "24h"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of the knobs. lost: GPU-hours of work lost and of restarts; waited: hours, mean of the high classes; both means
+    over the seeds. frontier: no other point is better in one of the two and at least as good in the other.
+    """
+
+    setting: Mapping[str, object]
+    lost: float
+    waited: float
+    waited_p95: float
+    others_waited: float
+    evictions: float
+    frontier: bool = False
+
+
+def with_setting(policy: Policy, setting: Mapping[str, object]) -> Policy:
+    """The policy with these values at these places, such as `protections.min_runtime.preempt` or `projects.vision.quota.gpus`.
+
+    Raises `ValueError` with the place that is wrong.
+    """
+    data = policy.model_dump(mode="json")
+    for path, value in setting.items():
+        _put(data, path, value)
+    try:
+        return Policy.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{', '.join(f'{k}={v}' for k, v in setting.items())}: {where}: {first['msg']}") from None
+
+
+def settings(knobs: Mapping[str, Sequence[object]], most: int, seed: int) -> list[dict[str, object]]:
+    """Every combination; of more than `most`, so many by chance, with the first and the last of each knob's values among them."""
+    names = list(knobs)
+    grid = [dict(zip(names, values, strict=True)) for values in product(*knobs.values())]
+    if len(grid) <= most:
+        return grid
+    chosen = Random(seed).sample(range(1, len(grid) - 1), max(0, most - 2))  # noqa: S311 - repeatable chance is what is asked for
+    return [grid[at] for at in sorted({0, len(grid) - 1, *chosen})]
+
+
+def tune(
+    ask: Ask, knobs: Mapping[str, Sequence[object]], most: int = 64, high: int | None = None, progress: Progress | None = None
+) -> list[Point]:
+    """A point for each setting, in the order of what is lost. high: classes of at least this value are the high ones; left out,
+    all but the lowest that jobs are of. Raises `ValueError` and `TraceProblem`.
+    """
+    base = next(iter(ask.policies.values()))
+    points = []
+    for setting in settings(knobs, most, ask.seeds[0]):
+        label = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in setting.items())
+        one = replace(ask, policies={label: with_setting(base, setting)}, baselines=())
+        points.append(_point(setting, run_all(one, progress), high))
+    ranked = sorted(points, key=lambda point: (point.lost, point.waited, repr(point.setting)))
+    return [replace(point, frontier=not any(_better(other, point) for other in ranked)) for point in ranked]
+
+
+def _better(one: Point, other: Point) -> bool:
+    at_least = one.lost <= other.lost and one.waited <= other.waited
+    return at_least and (one.lost < other.lost or one.waited < other.waited)
+
+
+def _point(setting: Mapping[str, object], runs: Sequence[Run], high: int | None) -> Point:
+    lost = waited = p95 = others = evictions = 0.0
+    for run in runs:
+        found: dict[str, Any] = metrics(run)
+        values = sorted({job.priority for job in run.jobs.values()})
+        least = high if high is not None else (values[1] if len(values) > 1 else values[0])
+        waits = sorted(job.waited / HOUR for job in run.jobs.values() if job.priority >= least)
+        low = [job.waited / HOUR for job in run.jobs.values() if job.priority < least]
+        if not waits:
+            raise ValueError(f"no job is of a class with a value of {least} or more, so nobody's waiting can be compared")
+        lost += (found["gpu_hours"]["lost"] + found["gpu_hours"]["restarts"]) / len(runs)
+        waited += sum(waits) / len(waits) / len(runs)
+        p95 += waits[max(0, -(-len(waits) * 95 // 100) - 1)] / len(runs)
+        others += (sum(low) / len(low) if low else 0.0) / len(runs)
+        evictions += found["evictions"] / len(runs)
+    return Point(setting, lost, waited, p95, others, evictions)
+
+
+def _put(data: dict[str, Any], path: str, value: object) -> None:
+    parts = path.split(".")
+    here: Any = data
+    for at, part in enumerate(parts[:-1]):
+        if isinstance(here, list):
+            inner = next((each for each in here if each.get("name") == part), None)
+        else:
+            inner = here.get(part) if part in here else None
+            if inner is None and part == "eviction_cap":
+                inner = here[part] = {"evictions": 1, "window": CAP_WINDOW}
+            elif inner is None and part in here:
+                inner = here[part] = {}
+        if not isinstance(inner, dict | list):
+            raise ValueError(f"{path}: a policy has nothing at {'.'.join(parts[: at + 1])!r}")
+        here = inner
+    if not isinstance(here, dict) or (parts[-1] not in here and parts[-1] != "gpus"):
+        there = ", ".join(here) if isinstance(here, dict) else ", ".join(str(each.get("name")) for each in here)
+        raise ValueError(f"{path}: there is no {parts[-1]!r}; there are {there}")
+    if parts[-1] == "gpus":
+        here.pop("gpu_milli", None)
+    here[parts[-1]] = deepcopy(value)

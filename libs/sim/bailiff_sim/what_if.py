@@ -1,0 +1,182 @@
+"""What would have differed under another policy: the same arrivals, failures and run times, decided again.
+
+Three runs are compared. `recorded` is what happened. `again` is the simulation under the policies that were in force: how far it
+is from `recorded` says how far to trust the third, `changed`, which is the same simulation under the other policy.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from bailiff_core.model.policy import Policy
+
+from .engine import Simulation
+from .figures import Books, Figures
+from .from_log import FromLog
+from .metrics import GPU_HOUR, Run, metrics
+
+NO_EVICTION = ("failed", "lost", "gang-failure")
+SECOND, HOUR = 1_000_000, 3_600_000_000
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """since, to: between which moments the other policy is in force, µs UTC."""
+
+    recorded: Run
+    again: Run
+    changed: Run
+    since: int
+    to: int
+    assumed: Sequence[str]
+
+    @property
+    def runs(self) -> tuple[Run, Run, Run]:
+        """In the order in which they are shown."""
+        return self.recorded, self.again, self.changed
+
+
+def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Progress | None = None) -> WhatIf:
+    """Simulate a log twice. since: from when on the other policy is in force, µs UTC; left out: all of the log.
+
+    Jobs that had ended before that are not among the figures.
+    """
+    since, to = max(log.begin, since or log.begin), log.end
+    assumed = list(log.assumptions)
+    again = _simulated("simulated", log, None, since, to, progress)
+    changed = _simulated("other", log, policy, since, to, progress)
+    later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
+    if later:
+        assumed.append(f"{len(later)} changes of the policy after that moment do not take place under the other policy")
+    refused = [name for name in changed.refused if name not in again.refused]
+    if refused:
+        example = changed.refused[refused[0]]
+        assumed.append(f"{len(refused)} jobs would not have been accepted, such as {refused[0]}: {example}")
+    recorded = _run("recorded", log, log.recorded, {}, since, to)
+    counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
+    return WhatIf(_only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumed)
+
+
+def compared(found: WhatIf) -> dict[str, object]:
+    """All of it as JSON: hours, GPU-hours, and seconds where the name says so."""
+    same = same_policy(found)
+    return {
+        "from": found.since, "to": found.to, "assumed": list(found.assumed), "same_policy": same, "trust": trust(same),
+        "runs": [{"label": run.label, **metrics(run)} for run in found.runs],
+        "groups": groups(found), "helped": moved(found, -1), "hurt": moved(found, 1),
+    }  # fmt: skip
+
+
+def same_policy(found: WhatIf) -> dict[str, object]:
+    """How far the simulation is from what happened where nothing was changed."""
+    recorded, again = found.recorded.jobs, found.again.jobs
+    pairs = [(recorded[name], again[name]) for name in again if name in recorded]
+    waits = [abs(_wait(there, found.to) - _wait(here, found.to)) for there, here in pairs]
+    return {
+        "jobs": len(pairs),
+        "waits_alike": sum(wait < SECOND for wait in waits),
+        "largest_difference_of_a_wait_s": max(waits, default=0) / SECOND,
+        "mean_difference_of_waits_s": mean(waits) / SECOND if waits else 0.0,
+        "evictions_recorded": sum(evictions(there) for there, _ in pairs),
+        "evictions_again": sum(evictions(here) for _, here in pairs),
+        "jobs_with_other_evictions": sum(evictions(there) != evictions(here) for there, here in pairs),
+        "gpu_hours_lost_recorded": sum(_lost(there) for there, _ in pairs),
+        "gpu_hours_lost_again": sum(_lost(here) for _, here in pairs),
+    }
+
+
+def trust(same: Mapping[str, Any]) -> str:
+    """How far the simulation is from what happened, in words."""
+    alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
+    others = f", the others up to {largest:.0f} s more or less" if alike < same["jobs"] else ""
+    return (
+        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
+        f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
+        f"{same['jobs_with_other_evictions']} jobs another number of them; {same['gpu_hours_lost_again']:.1f} GPU-hours lost "
+        f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
+        "mean nothing."
+    )
+
+
+def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:
+    """By project and by class, for each run: jobs, hours waited (mean, 95th percentile), evictions, GPU-hours lost."""
+    members: dict[str, list[str]] = {}
+    for name, job in found.again.jobs.items():
+        for key in (f"class {job.class_name}", f"project {job.project}" if job.project else ""):
+            members.setdefault(key, []).append(name)
+    members.pop("", None)
+    return {key: {run.label: _group(run, members[key], found.to) for run in found.runs} for key in sorted(members)}
+
+
+def moved(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
+    """The jobs that lose the most time under the other policy (sign 1), or save it (-1): waiting, and work done again."""
+    changes = []
+    for name, before in found.again.jobs.items():
+        after = found.changed.jobs.get(name)
+        if after is not None:
+            change = _idle(after, found.to) - _idle(before, found.to)
+            if change * sign > 0:
+                changes.append((-abs(change), name, before, after))
+    return [
+        {
+            "job": name, "project": before.project, "class": before.class_name, "gpus": before.gpu_milli / 1000,
+            "hours": -size * sign / HOUR,
+            "waited_hours": [_wait(before, found.to) / HOUR, _wait(after, found.to) / HOUR],
+            "evictions": [evictions(before), evictions(after)],
+            "gpu_hours_lost": [_lost(before), _lost(after)],
+            "outcome": [before.outcome, after.outcome],
+        }
+        for size, name, before, after in sorted(changes, key=lambda each: each[:2])[:most]
+    ]  # fmt: skip
+
+
+def evictions(job: Figures) -> int:
+    """How often it had to leave; failures of its own and lost machines are none."""
+    return sum(count for cause, count in job.evictions.items() if cause not in NO_EVICTION)
+
+
+def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: int, progress: Progress | None) -> Run:
+    first, workload = log.under(policy, None if policy is None else since)
+    told = None if progress is None else (lambda done, of: progress(label, done, of))
+    result = Simulation(workload, first, delays=log.delays, until=to).run(told)
+    return _run(label, log, result.books, result.refused, since, to)
+
+
+def _run(label: str, log: FromLog, books: Books, refused: Mapping[str, str], since: int, to: int) -> Run:
+    quotas = {each.name: each.quota.gpu_milli or 0 for each in log.policies[0][2].projects}
+    return Run(label, 0, books.jobs, books, refused, since, to, to, 1000 * log.workload.gpus, quotas, {})
+
+
+def _only(run: Run, names: Sequence[str]) -> Run:
+    jobs = {name: run.jobs[name] for name in names if name in run.jobs}
+    return Run(
+        run.label, 0, jobs, run.books, run.refused, run.begin, run.end, run.last_arrival, run.gpu_milli, run.quotas, run.deadlines
+    )
+
+
+def _group(run: Run, names: Sequence[str], to: int) -> dict[str, float]:
+    jobs = [run.jobs[name] for name in names if name in run.jobs]
+    waits = sorted(_wait(job, to) / HOUR for job in jobs)
+    return {
+        "jobs": len(jobs),
+        "waited_mean": mean(waits) if waits else 0.0,
+        "waited_p95": waits[max(0, -(-len(waits) * 95 // 100) - 1)] if waits else 0.0,
+        "evictions": sum(evictions(job) for job in jobs),
+        "gpu_hours_lost": sum(_lost(job) for job in jobs),
+        "gpu_hours_done": sum(job.work * job.gpu_milli for job in jobs) / GPU_HOUR,
+    }
+
+
+def _wait(job: Figures, to: int) -> int:
+    return job.waited + (max(0, to - job.waits_since) if job.waits_since is not None else 0)
+
+
+def _idle(job: Figures, to: int) -> int:
+    """Time that did not bring it further, µs."""
+    return _wait(job, to) + job.lost + job.overhead
+
+
+def _lost(job: Figures) -> float:
+    return job.lost * job.gpu_milli / GPU_HOUR

@@ -1,0 +1,44 @@
+"""`bailiff what-if` as one HTML page that needs nothing else."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from .report import by_project, compared, document, held, hours_text, plot, table, waits, wanted
+from .what_if import WhatIf
+
+RUNS = ("recorded", "simulated", "other")
+HEAD = ("", "recorded", "simulated", "other policy")
+
+
+def page(found: WhatIf, said: Mapping[str, Any]) -> str:
+    """The page. said: what `what_if.compared` made of it, with `pool` and `policy` for the title."""
+    title = f"{said['pool']} under {said['policy']}"
+    runs = [{"seed": 0, **run} for run in said["runs"]]
+    groups = [[key, *(_three(of[label]) for label in RUNS)] for key, of in said["groups"].items()]
+    jobs = [
+        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+         " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
+        for key in ("helped", "hurt") for job in said[key]
+    ]  # fmt: skip
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        "<p>Recorded: what happened. Simulated: the same engine under the policies in force. Other: under another policy.</p>",
+        f"<p>{escape(said['trust'])}</p>",
+        table(*compared(runs)),
+        plot("How long jobs wait", waits, found.runs, "Share of jobs that waited at most so long."),
+        plot("GPUs held over time", held, found.runs, "GPUs that jobs held."),
+        plot("GPUs waited for", wanted, found.runs, "GPUs that the jobs in the queue ask for."),
+        "<h2>By class and project</h2><p>Waited on average / evictions / GPU-hours lost.</p>",
+        table(HEAD, groups),
+        "<h2>Share of what each project was entitled to</h2>",
+        table(*by_project(runs)),
+        "<h2>Helped and hurt most</h2><p>Hours less or more of waiting, and of work done again; simulated → other policy.</p>",
+        table(("job", "project", "class", "GPUs", "hours", "waited", "evictions"), jobs),
+        "<h2>Assumed</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumed"]), "</ul>",
+    ]  # fmt: skip
+    return document(title, parts)
+
+
+def _three(of: Mapping[str, float]) -> str:
+    return f"{hours_text(of['waited_mean'])} / {of['evictions']} / {of['gpu_hours_lost']:.2f}"

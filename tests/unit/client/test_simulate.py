@@ -1,0 +1,102 @@
+"""`bailiff simulate` and `bailiff policy tune`, as a person types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bailiff import simulating
+from bailiff.cli import app
+from bailiff.problem import ExitCode, Problem
+
+TINY = ("tiresias-60", "--jobs", "20", "--cluster", "2x4", "--mix", "inference=30", "--mix", "train=70")
+
+
+def bailiff(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_a_run_is_a_table_a_report_a_manifest_and_a_log(tmp_path: Path) -> None:
+    report, manifest, log = (tmp_path / name for name in ("out.html", "m.json", "log.jsonl"))
+    found = bailiff("simulate", *TINY, "--baseline", "all", "--report", report, "--manifest", manifest, "--log", log)
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert "20 jobs of tiresias-60 on 2x4 (8 GPUs)" in found.output
+    assert "shortest-remaining" in found.output
+    assert report.read_text().startswith("<!doctype html>")
+    assert bailiff("audit", "verify", "--file", log).exit_code == ExitCode.DONE
+    assert "every byte is the same" in bailiff("audit", "replay", "--file", log).output
+    again = bailiff("simulate", "--again", manifest)
+    assert "the same as before: 5 runs" in again.output, again.output
+    changed = json.loads(manifest.read_text())
+    changed["runs"][1]["digest"] = "0" * 64
+    manifest.write_text(json.dumps(changed))
+    assert bailiff("simulate", "--again", manifest).exit_code == ExitCode.FOUND_WRONG
+
+
+def test_programs_get_json() -> None:
+    found = json.loads(bailiff("simulate", *TINY, "-o", "json").output)
+    (run,) = found["runs"]
+    assert run["label"] == "default"
+    assert run["jobs"] == 20
+    assert found["manifest"]["ask"]["choices"]["first"] == 20
+
+
+def test_what_there_is_can_be_listed() -> None:
+    told = bailiff("simulate", "--list").output
+    for word in ("philly-2017", "slurm", "alibaba-lingjun-2023", "youngest-first"):
+        assert word in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "expected a trace, found nothing"),
+        (("phily",), "there is no trace 'phily'"),
+        (("slurm:nowhere.txt",), "nowhere.txt"),
+        (("tiresias-60", "--cluster", "many"), "'many' is no cluster"),
+        (("tiresias-60", "--baseline", "best"), "expected some of fifo"),
+        (("tiresias-60", "--save-time", "soon"), "--save-time: 'soon' is not a duration"),
+        (("tiresias-60", "--mix", "gold=100"), "'gold', which the policy lacks"),
+        (("tiresias-60", "--mix", "train"), "--mix: expected NAME=VALUE, found 'train'"),
+        (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 lies in what was chosen of it"),
+        (("--again", "nowhere.json"), "nowhere.json"),
+        (("tiresias-60", "--again", "nowhere.json"), "leave out the trace"),
+    ],
+)
+def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
+    found = bailiff("simulate", *words)
+    assert found.exit_code == ExitCode.USAGE, found.output
+    assert said in found.stderr.replace("\n", " "), found.stderr
+
+
+def test_too_large_a_cluster_is_said() -> None:
+    assert "hardly anybody waits" in bailiff("simulate", "tiresias-60", "--jobs", "5").output
+
+
+def test_knobs_are_turned_and_the_frontier_is_shown(tmp_path: Path) -> None:
+    report = tmp_path / "tune.html"
+    found = bailiff("policy", "tune", *TINY, "--knob", "protections.min_runtime.preempt=0s,1h", "--report", report)
+    assert found.exit_code == ExitCode.DONE, found.output
+    assert "*" in found.output
+    assert "frontier" in report.read_text()
+    wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
+    assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
+    assert "say what to turn" in bailiff("policy", "tune", *TINY).stderr
+
+
+def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bailiff_sim", None)
+    monkeypatch.setitem(sys.modules, "bailiff_sim.runs", None)
+    with pytest.raises(Problem) as caught:
+        simulating.simulator("runs")
+    assert "bailiff[sim]" in caught.value.advice
+
+
+def test_other_commands_load_nothing_of_it() -> None:
+    code = "import sys, bailiff.cli; print([name for name in sys.modules if name.startswith(('bailiff_sim', 'matplotlib'))])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,95 @@
+"""Nobody reclaims room from those who displaced it: whom that covers, and for how long."""
+
+import pytest
+from tests.histories.record import goes_on, reclaimed_and_not_in_turns
+from tests.log_builder import Story
+from tests.unit.core_protections.kit import Bench, core, surplus
+
+from bailiff_core.fold.snapshot import from_snapshot, to_snapshot
+from bailiff_core.protections import displaced_asker, excluded_by
+
+
+def displaces(bench: Bench, asker: str, victim: str, *, asks_surplus: bool = False, loses_surplus: bool = False) -> None:
+    bench.pool.seq = max(bench.pool.seq, 1000) + 1
+    displaced_asker.displaced(bench.pool, asker, victim, asks_surplus=asks_surplus, loses_surplus=loses_surplus)
+
+
+def shield(bench: Bench, unit, verb="reclaim") -> str | None:
+    bench.pool.scene = None
+    return excluded_by(bench.pool, verb, bench.asker, unit)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(projects=[{"name": "ours", "quota": {"gpus": 4}}, {"name": "theirs", "quota": {"gpus": 2}}])
+
+
+def test_who_displaced_the_asker_is_safe_from_its_reclaim_alone(bench):
+    job, other = (bench.running(name, project="theirs") for name in "xy")
+    displaces(bench, "x", "asker")
+    assert shield(bench, core(job)) == "displaced-asker"
+    assert shield(bench, core(other)) is None
+    assert shield(bench, core(job), "preempt") != "displaced-asker"
+
+
+def test_so_is_who_displaced_the_one_who_did_and_so_on(bench):
+    jobs = [bench.running(name, project="theirs") for name in "xyz"]
+    for asker, victim in (("x", "asker"), ("y", "x"), ("z", "y")):
+        displaces(bench, asker, victim)
+    assert [shield(bench, core(job)) for job in jobs] == ["displaced-asker"] * 3
+
+
+def test_surplus_that_came_later_may_go_and_surplus_that_displaced_may_not(bench):
+    by_core = bench.running("x", tasks=3, min_tasks=1, project="theirs")
+    by_surplus = bench.running("y", tasks=3, min_tasks=1, project="theirs")
+    displaces(bench, "x", "asker")
+    displaces(bench, "y", "asker", asks_surplus=True)
+    assert (shield(bench, surplus(by_core)), shield(bench, core(by_core))) == (None, "displaced-asker")
+    assert (shield(bench, surplus(by_surplus)), shield(bench, core(by_surplus))) == ("displaced-asker", "displaced-asker")
+
+
+def test_a_job_that_lost_surplus_only_may_ask_for_its_core(bench):
+    job = bench.running("x", project="theirs")
+    displaces(bench, "x", "asker", loses_surplus=True)
+    assert shield(bench, core(job)) is None
+
+
+def test_after_a_change_it_holds_for_who_is_within_its_share(bench):
+    within, beyond, later = (bench.running(name, gpus=2, project="theirs") for name in "xyz")
+    for number, job in enumerate((within, beyond, later)):
+        displaces(bench, job.id, "asker")
+        job.tasks[0].start_seq = number
+    waits = bench.waiting("w", gpus=4, project="ours")
+    bench.pool.stirred = bench.pool.seq + 1
+    assert waits.project == "ours"
+    assert [shield(bench, core(job)) for job in (within, beyond, later)] == ["displaced-asker", None, None]
+    within.tasks[0].start_seq = 9  # the last to come: now it is what lies beyond the share
+    assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "displaced-asker", None]
+
+
+def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(bench):
+    job = bench.running("x", project="theirs")
+    displaces(bench, "x", "asker")
+    job.seq = bench.pool.seq + 1
+    assert shield(bench, core(job)) is None
+    job.seq, job.phase = 1, "succeeded"
+    displaces(bench, "y", "asker")
+    assert list(bench.pool.displaced["asker"]) == ["y"], "what is over is dropped with the next entry"
+
+
+@pytest.mark.parametrize("something_happens", [False, True], ids=["in-peace", "while-others-submit"])
+def test_two_projects_do_not_evict_each_other_in_turns(something_happens):
+    story = Story()
+    reclaimed_and_not_in_turns(story, something_happens=something_happens)
+    first, second = (decision for decision in story.decisions("PreemptionDecided"))
+    assert (first.asker.job, [choice.job for choice in first.victims]) == ("c-small", ["b-gang"])
+    assert (second.asker.job, [choice.job for choice in second.victims]) == ("b-gang", ["a-2", "c-large"])
+    assert [excluded.examples for excluded in second.explanation.excluded if excluded.rule == "displaced-asker"] == [("c-small",)]
+    running = {name for name, phase in story.phases().items() if phase == "running"}
+    assert running == {"a-1", "b-gang", "c-small"}, "each has its share"
+    assert from_snapshot(to_snapshot(story.pool)).displaced == story.pool.displaced != {}
+    for name in ("a-2", "b-gang", "c-large"):
+        story.cancel(name)
+    goes_on(story, rounds=1)
+    assert story.pool.displaced == {}
+    story.holds()

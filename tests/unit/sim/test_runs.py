@@ -1,0 +1,165 @@
+"""Runs of several schedulers, what is counted of them, and the manifest that says all of it again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.sim_worlds import HOUR, MINUTE, SECOND, World, policy
+
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_sim.assemble import Choices
+from bailiff_sim.baselines import RULES, Baseline
+from bailiff_sim.engine import Simulation
+from bailiff_sim.metrics import Run, Series, jain, metrics
+from bailiff_sim.report import frontier_page, page
+from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, run_all, summary
+from bailiff_sim.timeline import AT_ONCE
+from bailiff_sim.tune import Point, settings, tune, with_setting
+
+POOLWIDE = policy(preemption={"scope": "pool"})
+ASK = Ask("tiresias-60", "2x4", Choices(mix={"inference": 30, "train": 70}), AT_ONCE, {"mine": POOLWIDE}, BASELINES, (0, 1))
+
+
+def run_of(world: World) -> Run:
+    """The world under a policy of one pool, as a run."""
+    workload = world.workload()
+    result = Simulation(workload, POOLWIDE).run()
+    last = workload.happenings[-1].time
+    ended = max(job.ended for job in result.jobs.values())
+    return Run("x", 0, result.jobs, result.books, {}, result.begin, ended, last, result.gpu_milli, {}, {}, result.digest)
+
+
+def test_a_manifest_runs_again_to_the_same_digests() -> None:
+    runs = run_all(ASK)
+    said = json.loads(json.dumps(manifest(ASK, runs)))
+    again = ask_from(said["ask"])
+    assert [digest(run) for run in run_all(again)] == [each["digest"] for each in said["runs"]]
+    assert len({each["digest"] for each in said["runs"]}) == len(BASELINES) * 2 + 2
+    assert {len(each["log"]) for each in said["runs"]} == {0, 64}
+    other = replace(ASK, seeds=(2,), baselines=())
+    assert digest(run_all(other)[0]) not in {each["digest"] for each in said["runs"]}
+
+
+def test_the_report_holds_everything_and_needs_nothing() -> None:
+    runs = run_all(replace(ASK, seeds=(0,)))
+    text = page("A & B", ["a note"], runs, summary(runs), "{}")
+    assert "A &amp; B" in text
+    assert text.count("<svg") == 3
+    for label in ("mine", *BASELINES):
+        assert label in text
+    assert "<script" not in text
+    assert "src=" not in text
+    assert text == page("A & B", ["a note"], runs, summary(runs), "{}")
+
+
+def test_figures_are_what_one_counts_by_hand() -> None:
+    world = World("1x8")
+    world.job("train", at=0, runs=HOUR, gpus=8, checkpoint_every=4 * MINUTE)
+    world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
+    found = metrics(run_of(world))
+    assert found["evictions_by_cause"] == {"preemption": 1}
+    hours = found["gpu_hours"]
+    assert hours["lost"] == pytest.approx(8 * 2 / 60)
+    assert hours["work"] == pytest.approx(8 * 65 / 60)
+    assert hours["held"] == pytest.approx(8 * 67 / 60)
+    assert found["goodput"] == pytest.approx(65 / 67)
+    assert found["utilisation"] == pytest.approx(1.0)
+    assert found["waiting"]["class inference"]["mean"] == 0
+    assert found["waiting"]["class train"]["mean"] == pytest.approx(5 / 60)
+    assert found["slowdown"]["class train"]["max"] == pytest.approx(67 / 60)
+
+
+def test_a_project_has_its_share_of_what_it_is_entitled_to() -> None:
+    world = World("1x8")
+    world.job("a", at=0, runs=10 * HOUR, gpus=8, demand={"project": "red"})
+    world.job("b", at=0, runs=HOUR, gpus=8, demand={"project": "blue"})
+    world.job("end", at=10 * HOUR, runs=SECOND, demand={"project": "blue"})
+    run = run_of(world)
+    shares = Series(run).shares()
+    assert shares == {"red": pytest.approx(1.0), "blue": pytest.approx(0.0, abs=0.01)}
+    assert metrics(run)["fairness"]["jain"] == pytest.approx(0.5, abs=0.01)
+    entitled = Series(replace(run, quotas={"red": 8000})).shares()
+    assert entitled["red"] == pytest.approx(1.0)
+    assert entitled.get("blue", 0) == pytest.approx(0.0, abs=0.01), "nothing is left that it would be entitled to"
+
+
+def test_jains_index() -> None:
+    assert jain([1, 1, 1, 1]) == 1
+    assert jain([1, 0, 0, 0]) == 0.25
+    assert jain([1]) is None
+    assert jain([0, 0]) is None
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_baselines_conserve_work_and_overbook_nothing(name: str) -> None:
+    world = World("2x4,1x2")
+    for number in range(60):
+        world.job(
+            f"job-{number}",
+            number % 7 * 5 * MINUTE + number * MINUTE,
+            (1 + number * 7 % 50) * MINUTE,
+            gpus=(1, 1, 2, 4)[number % 4],
+            tasks=2 if number % 5 == 0 else 1,
+            cls=("train", "train", "inference")[number % 3],
+            checkpoint_every=10 * MINUTE,
+            save_time=(None, 20 * SECOND, HOUR)[number % 3],
+            restart_cost=MINUTE,
+        )
+    result = Baseline(world.workload(), POOLWIDE, RULES[name]).run()
+    held = 0
+    for step in result.books.steps:
+        held += step.held
+        assert 0 <= held <= 10_000
+    assert held == 0
+    for job in result.jobs.values():
+        assert job.work == job.run_time
+        assert job.ended - job.submitted == job.run_time + job.waited + job.lost + job.overhead + _saving(job, world)
+
+
+def _saving(job, world: World) -> int:
+    """What it stood still while it saved, or until it was killed."""
+    needs = world.outcomes[job.name].save_time
+    return 0 if needs is None else job.evicted * min(needs, POOLWIDE.eviction.grace)
+
+
+def test_youngest_first_takes_the_youngest() -> None:
+    world = World("1x8")
+    world.job("old", at=0, runs=HOUR, gpus=4)
+    world.job("young", at=MINUTE, runs=HOUR, gpus=4)
+    world.job("serve", at=10 * MINUTE, runs=MINUTE, gpus=2, cls="inference")
+    jobs = Baseline(world.workload(), POOLWIDE, RULES["youngest-first"]).run().jobs
+    assert jobs["young"].evictions == {"preemption": 1}
+    assert not jobs["old"].evictions
+    assert jobs["serve"].waited == 0
+
+
+def test_a_knob_is_a_place_of_the_policy() -> None:
+    changed = with_setting(DEFAULT_POLICY, {"protections.min_runtime.preempt": "1h", "eviction.grace": "30s"})
+    assert (changed.protections.min_runtime.preempt, changed.eviction.grace) == (HOUR, 30 * SECOND)
+    assert with_setting(DEFAULT_POLICY, {"protections.eviction_cap.evictions": 2}).protections.eviction_cap.evictions == 2
+    with_projects = policy(projects=[{"name": "vision", "quota": {"gpus": 4}}, {"name": "default"}])
+    assert with_setting(with_projects, {"projects.vision.quota.gpus": 6}).projects[0].quota.gpu_milli == 6000
+    with pytest.raises(ValueError, match="there is no 'graze'"):
+        with_setting(DEFAULT_POLICY, {"eviction.graze": "30s"})
+    with pytest.raises(ValueError, match=r"eviction.grace=soon: eviction.grace"):
+        with_setting(DEFAULT_POLICY, {"eviction.grace": "soon"})
+
+
+def test_of_many_settings_some_are_chosen_by_seed() -> None:
+    knobs = {"eviction.grace": ["1s", "2s", "3s"], "protections.cooldown.job": ["0s", "1m", "2m"]}
+    assert len(settings(knobs, 9, 0)) == 9
+    some = settings(knobs, 4, 1)
+    assert len(some) == 4
+    assert some == settings(knobs, 4, 1)
+    assert some[0] == {"eviction.grace": "1s", "protections.cooldown.job": "0s"}
+
+
+def test_tuning_shows_the_frontier_and_no_best() -> None:
+    points = tune(replace(ASK, seeds=(0,), baselines=()), {"protections.min_runtime.preempt": ["0s", "2h"]})
+    assert len(points) == 2
+    by_setting = {str(point.setting["protections.min_runtime.preempt"]): point for point in points}
+    assert by_setting["2h"].lost < by_setting["0s"].lost
+    assert by_setting["0s"].waited < by_setting["2h"].waited
+    assert all(point.frontier for point in points)
+    worse = Point({"protections.min_runtime.preempt": "9h"}, lost=9.0, waited=9.0, waited_p95=9.0, others_waited=0.0, evictions=0)
+    assert "on the frontier" in frontier_page("t", [], [*points, worse], "{}")

@@ -1,0 +1,191 @@
+"""The past under another policy. First of all: under the policy that was in force it is the past."""
+
+import dataclasses
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+from tests.histories import record as histories
+from tests.log_builder import HOUR, MINUTE, SECOND, Story
+from tests.sim_worlds import BEGIN, random_world
+from tests.unit.dataset.test_dataset import bailiff, write_log
+
+from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.records import Record, decode
+from bailiff_sim.engine import Simulation
+from bailiff_sim.from_log import from_log
+from bailiff_sim.timeline import Delays
+from bailiff_sim.what_if import WhatIf, compared, same_policy, what_if
+
+NOBODY = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"verbs": ("allocate",)})})
+
+
+def played(seed: int, jobs: int, *, hidden: bool) -> list[Record]:
+    """The log of a simulated pool. hidden: jobs do what a log does not show whole: checkpoints of their own, restarts."""
+    world, records = random_world(Random(seed), jobs), list[Record]()
+    if not hidden:
+        world.outcomes = {
+            name: dataclasses.replace(each, checkpoint_every=None, restart_cost=0, save_time=each.save_time and 10 * SECOND)
+            for name, each in world.outcomes.items()
+        }
+    delays = Delays(start=5 * SECOND, release=2 * SECOND, selection=SECOND // 2)
+    Simulation(world.workload(), DEFAULT_POLICY, delays=delays, sink=lambda record, wire: records.append(decode(wire))).run()
+    return records
+
+
+def told(tell) -> WhatIf:
+    story = Story()
+    tell(story)
+    return what_if(from_log(map(decode, story.wires)), DEFAULT_POLICY)
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_pools_past_is_reproduced_exactly_under_the_policy_that_was_in_force(seed: int):
+    found = what_if(from_log(played(seed, 25, hidden=False)), NOBODY)
+    same = same_policy(found)
+    assert same["jobs"] == same["waits_alike"] == 25
+    assert same["evictions_again"] == same["evictions_recorded"] > 0
+    assert same["jobs_with_other_evictions"] == 0
+    assert same["gpu_hours_lost_again"] == pytest.approx(same["gpu_hours_lost_recorded"])
+    assert not [name for name, job in found.changed.jobs.items() if "preemption" in job.evictions]
+
+
+def test_where_the_log_does_not_show_all_the_difference_is_told():
+    same = same_policy(what_if(from_log(played(2, 25, hidden=True)), NOBODY))
+    assert same["waits_alike"] >= 0.6 * same["jobs"]
+    assert abs(same["evictions_again"] - same["evictions_recorded"]) <= 3
+    assert same["largest_difference_of_a_wait_s"] >= same["mean_difference_of_waits_s"]
+
+
+@pytest.mark.parametrize(
+    ("tell", "seconds", "evicted_otherwise"),
+    [
+        (histories.preemption_of_one_node, 0, 0),
+        (histories.by_hand, 1, 0),  # of two turns at one instant one is made
+        (histories.shared_devices_and_moves, 0, 0),
+        (histories.projects_borrow_and_give_back, 3, 0),  # a first start that waits for the rest of its gang
+        (histories.gang_over_two_nodes_with_a_turn_cut_short, 31, 0),  # the writer was dead for 30 s
+        (histories.cancel_and_spare, 1, 1),  # a spare came too late: in a simulation none does
+    ],
+    ids=lambda given: getattr(given, "__name__", str(given)),
+)
+def test_recorded_histories_are_reproduced_but_for_differences_that_have_a_name(tell, seconds: int, evicted_otherwise: int):
+    found = told(tell)
+    for name, there in found.recorded.jobs.items():
+        here = found.again.jobs[name]
+        if there.first_start is not None:
+            assert here.first_start is not None
+            assert abs(here.first_start - there.first_start) <= seconds * SECOND, name
+    assert same_policy(found)["jobs_with_other_evictions"] == evicted_otherwise
+
+
+def urgent() -> Story:
+    """One node. `slow` trains; `asks` takes its place; `slow` comes back; `again` is cancelled; `open` has not ended."""
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("slow", gpus=8)
+    story.submit("asks", gpus=8, cls="interactive", after=20 * MINUTE)
+    story.propose(after=SECOND)
+    story.yields("slow", after=SECOND)
+    story.started("asks", after=SECOND)
+    story.ends("asks", 0, after=HOUR)
+    story.started("slow", after=SECOND)
+    story.ends("slow", 0, after=2 * HOUR)
+    story.runs("again", gpus=4, after=MINUTE)
+    story.cancel("again", after=MINUTE)
+    story.yields("again", 143, after=SECOND)
+    story.runs("open", gpus=1, after=MINUTE)
+    story.wait(MINUTE)
+    return story
+
+
+def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
+    said = compared(what_if(from_log(map(decode, urgent().wires)), NOBODY))
+    runs = {run["label"]: run for run in said["runs"]}
+    assert runs["simulated"]["gpu_hours"]["lost"] == pytest.approx(8 * 1201 / 3600, rel=0.01)
+    assert runs["other"]["gpu_hours"]["lost"] == 0
+    (hurt,), (helped,) = said["hurt"], said["helped"]
+    assert (hurt["job"], helped["job"]) == ("asks", "slow")
+    assert hurt["hours"] == pytest.approx((2 * HOUR - 20 * MINUTE) / HOUR, abs=0.01)  # what slow still had to do
+    assert helped["evictions"] == [1, 0]
+    assert said["groups"]["class interactive"]["other"]["waited_mean"] > 1
+
+
+def test_what_is_assumed_is_said():
+    assumed = " ".join(from_log(map(decode, urgent().wires)).assumptions)
+    assert "1 jobs had not ended when the log ends" in assumed
+    assert "1 jobs were cancelled by a person" in assumed
+
+
+def test_from_a_moment_on_only_what_came_after_differs():
+    """The policy comes into force when the urgent job has its place already."""
+    story = urgent()
+    since = next(record.time for record in story.records if record.type.endswith("JobStartOrdered.v1"))
+    found = what_if(from_log(map(decode, story.wires)), NOBODY, since=since + SECOND)
+    assert found.changed.jobs["asks"].waited == found.again.jobs["asks"].waited
+    assert not compared(found)["hurt"]
+
+
+def test_a_name_that_comes_again_is_another_job():
+    story = Story()
+    story.node("n1", gpus=8)
+    for _ in range(2):
+        story.runs("nightly", gpus=1, after=MINUTE)
+        story.ends("nightly", 0, after=MINUTE)
+        story.wait(8 * 24 * HOUR)
+        story.runs(f"tick-{story.time}", gpus=1)
+    log = from_log(map(decode, story.wires))
+    assert [name for name in log.recorded.jobs if name.startswith("nightly")] == ["nightly", "nightly.again-2"]
+    assert same_policy(what_if(log, DEFAULT_POLICY))["waits_alike"] == 4
+
+
+# --- the command
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return write_log(urgent(), tmp_path / "log.jsonl")
+
+
+def written(policy: Policy, path: Path) -> Path:
+    path.write_text(yaml.safe_dump(policy.model_dump(mode="json", exclude_defaults=True)))
+    return path
+
+
+def test_the_command_tells_people_programs_and_a_page(log: Path, tmp_path: Path):
+    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    page = tmp_path / "page.html"
+    shown = bailiff("what-if", "--policy", policy, "--file", log, "--report", page)
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.output.split())
+    assert "4 of 4 jobs waited as long, within 1 s; 1 evictions instead of 1" in text
+    assert "1 jobs had not ended when the log ends" in text
+    html = page.read_text()
+    assert html.count("<svg") == 3
+    assert "src=" not in html
+    assert "<link" not in html
+    data = json.loads(bailiff("what-if", "--policy", policy, "--file", log, "-o", "json").stdout)
+    assert [job["job"] for job in data["hurt"]] == ["asks"]
+    assert data["same_policy"]["jobs_with_other_evictions"] == 0
+
+
+def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
+    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    data = json.loads(bailiff("what-if", "-p", policy, "-f", log, "-o", "json", "--to", "2026-01-01T00:30").stdout)
+    assert data["to"] == BEGIN + 30 * MINUTE
+    assert {run["jobs"] for run in data["runs"]} == {2}
+    backwards = bailiff("what-if", "-p", policy, "-f", log, "--from", "20", "--to", "10")
+    assert backwards.exit_code == 2
+    assert "is not after" in backwards.output
+    assert bailiff("what-if", "-p", policy, "-f", log, "--from", "9999").exit_code == 5
+    assert "expected a seq, or a time" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
+
+
+def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Path):
+    policy = "priority_classes:\n- name: train\n  value: 50\n  preemptable: true\n  global_default: true\n"
+    (tmp_path / "odd.yaml").write_text(policy)
+    refused = bailiff("what-if", "--policy", tmp_path / "odd.yaml", "--file", log)
+    assert refused.exit_code == 1
+    assert "odd.yaml:4" in refused.output
