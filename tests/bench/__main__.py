@@ -25,6 +25,7 @@ from . import (
     pause,
     placements,
     preemptions,
+    projects,
     replaying,
     replicas,
     restart,
@@ -38,6 +39,7 @@ from .table import Row, Run, show
 BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "core": core.measure,
     "engine": engine.measure,
+    "projects": projects.measure,
     "intake": intake.measure,
     "fold": fold.measure,
     "replay": replaying.measure,

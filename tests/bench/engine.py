@@ -1,7 +1,7 @@
 """The policy engine alone, no Kafka: decisions on large clusters, proofs, one pass, fair share, memory.
 
 Times are of the processor, so that what else runs on the machine does not count. The garbage collector is set as in the
-services.
+services, which leave out of it what was built at their start.
 """
 
 import gc
@@ -22,7 +22,7 @@ from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.queue.fair_share import fair_shares
 from bailiff_core.records.facts import ProposalReceived, TaskExited, TaskReleased, TaskStarted
 from bailiff_core.records.payload import Fact
-from bailiff_core.scene import scene_of
+from bailiff_core.scene import make_ready, scene_of
 from bailiff_core.turn import decide
 from bailiff_core.victims.batch import select_batch
 
@@ -52,6 +52,10 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     Whoever lost its promise to another, or was refused and asks again, is part of the decision in whose turn that falls.
     """
     pool = _busy(nodes)
+    began = time.process_time()
+    make_ready(pool)
+    ready = time.process_time() - began
+    gc.freeze()
     _settle(pool)
     seconds, follow_up = [], []
     for number in range(len(ASKED) + times):
@@ -67,7 +71,8 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
     first, seconds, follow_up = seconds[0], seconds[len(ASKED) :], follow_up[len(ASKED) :]
     half, most = median(seconds) * 1000, percentile(seconds, 99) * 1000
     told = f"{nodes} nodes, {jobs} jobs, {len(pool.queue)} waiting"
-    run.say(f"{told}: first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
+    gc.unfreeze()
+    run.say(f"{told}: made ready in {ready * 1000:.0f} ms, first {first * 1000:.0f} ms, p50 {half:.1f} ms, p99 {most:.1f} ms")
     at = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {jobs:,} jobs"
     rows = [
         Row(f"one decision p50, {at}", half, "ms", target="≤ 20 ms" if nodes == 10_000 else "-"),
@@ -76,6 +81,7 @@ def _decisions(run: Run, nodes: int, times: int) -> list[Row]:
         Row(f"its victims have left, it starts, p99, {at}", percentile(follow_up, 99) * 1000, "ms"),
     ]
     if nodes == 10_000:
+        rows.append(Row(f"made ready to decide, at a service's start, {at}", ready * 1000, "ms"))
         rows.append(Row(f"the first decision after the state was read, {at}", first * 1000, "ms"))
         rows.append(Row(f"memory, {at}", memory, "GiB", target="≤ 1.5 GiB"))
     return rows

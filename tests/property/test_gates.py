@@ -12,7 +12,7 @@ from tests.unit.core_queue.kit import Town, Trials, whole
 
 from bailiff_core.model.amounts import NOTHING, UNLIMITED, Amounts
 from bailiff_core.model.units import Unit, victim_units
-from bailiff_core.queue.gates import Reclaim
+from bailiff_core.queue.gates import Losses, Reclaim
 from bailiff_core.queue.order import shares_now
 
 
@@ -116,4 +116,18 @@ def test_a_set_may_be_taken_if_some_order_of_it_passes(seed: int) -> None:
     reclaim = Reclaim(scene, shares, asker)
     orders = [order for order in permutations(chosen) if may_leave_so(order)]
     assert reclaim.admits(chosen) == any(in_this_order(scene, shares, asker, order) for order in orders)
+    chains = [[unit for unit in chosen if unit.job.id == job] for job in dict.fromkeys(unit.job.id for unit in chosen)]
+    assert_counted_alike(reclaim, Losses(reclaim, scene.usage), [unit for chain in chains for unit in reversed(chain)], [], rng)
     assert (reclaim.unbalanced(chosen) is None) == (not turned(scene, shares, asker, chosen))
+
+
+def assert_counted_alike(reclaim: Reclaim, losses: Losses, left: list[Unit], taken: list[Unit], rng: Random) -> None:
+    """What is counted from one unit to the next is what is found of all together, also after some came back."""
+    for at, unit in enumerate(left):
+        before = reclaim.admits(taken)
+        allowed = losses.take(unit)
+        assert allowed == reclaim.admits([unit, *taken])
+        if allowed and rng.random() < 0.7:
+            assert_counted_alike(reclaim, losses, left[at + 1 :], [unit, *taken], rng)
+        losses.give_back()
+        assert before == reclaim.admits(taken)

@@ -5,6 +5,7 @@ counts only if the log itself confirms its digest.
 """
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead
 from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
+from bailiff_core.scene import make_ready
 
 from .log import AuditReader, Entry, Orphan
 from .logs import logger
@@ -112,6 +114,11 @@ class DomainView:
                 await asyncio.sleep(0)
         self.metrics.records_folded.labels(self.domain).inc(len(entries))
         self.metrics.log_head.labels(self.domain).set(self.pool.seq)
+
+    def ready_to_decide(self) -> None:
+        """Build what decisions keep up to date: the first is not to wait for it. It stays, so no garbage is looked for in it."""
+        make_ready(self.pool)
+        gc.freeze()
 
     async def close(self) -> None:
         """Let go of the reader."""

@@ -3,6 +3,7 @@
 The scene is kept in `pool.scene` and brought up to date with what the fold changed; it is never rebuilt while it stands.
 """
 
+from bailiff_core.lifecycle.agenda import agenda_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
@@ -90,6 +91,12 @@ class Scene:
         """The unit stands there from now on."""
         self.rooms.place(unit, place)
         self.usage.place(unit, place)
+
+
+def make_ready(pool: Pool) -> None:
+    """Build what decisions keep up to date, once a log has been read: the first of them is not to wait for it."""
+    if pool.policy is not None:
+        _ = scene_of(pool).holdings, agenda_of(pool)
 
 
 def scene_of(pool: Pool) -> Scene:

@@ -135,6 +135,7 @@ class Writer:
         self._outbox = Outbox(producer, self._ambient, self._metrics, self._view.domain)
         try:
             await self._begin()
+            self._view.ready_to_decide()
             await self._specs.load(self._view.bus)
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._recorded = dict(self._pool.inputs)

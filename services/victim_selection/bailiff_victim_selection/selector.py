@@ -36,6 +36,7 @@ async def select_for_ever(view: DomainView, ambient: Ambient, search: Search) ->
     """Answer every selection once, and again while the log shows no reaction."""
     producer = await view.bus.producer()
     proposal, sent_at = Proposal(number=0, computed_at=0, logic=LOGIC, answers=()), 0
+    view.ready_to_decide()
     try:
         while True:
             await view.advance(LONGEST_WAIT)

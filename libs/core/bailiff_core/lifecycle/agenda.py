@@ -53,8 +53,11 @@ class Line:
 
     def put(self, name: str, key: Key | None) -> None:
         """The job's key from now on; `None`: it has none."""
-        before = self._keys.pop(name, None)
+        before = self._keys.get(name)
+        if before == key:
+            return
         if before is not None:
+            del self._keys[name]
             del self.order[bisect_left(self.order, before)]
         if key is not None:
             self._keys[name] = key

@@ -15,9 +15,12 @@ class NodeShare(Document):
 
 def ranges(numbers: Iterable[int]) -> str:
     """`0-3,7` for 0, 1, 2, 3, 7."""
+    ordered = sorted(numbers)
+    if len(ordered) == 1:
+        return str(ordered[0])
     parts: list[str] = []
     run: list[int] = []
-    for number in [*sorted(numbers), None]:
+    for number in [*ordered, None]:
         if run and number is not None and number == run[-1] + 1:
             run.append(number)
             continue

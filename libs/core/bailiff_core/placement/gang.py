@@ -7,7 +7,7 @@ from bailiff_core.model.units import Unit
 
 from .budget import Budget
 from .need import Needs, needs_of_unit
-from .packing import Chunk, Where
+from .packing import ANYWHERE, SPREAD, Chunk
 from .parts import has_rules, parts_of, topology_problem
 from .rooms import Rooms
 from .solve import NoFit, pack
@@ -44,7 +44,13 @@ def place_unit(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool = Fal
         return found
     later = promised or any(chunk.later for _, chunks in found for chunk in chunks)
     places = [place for needs, chunks in found for place in _deal(rooms, needs, chunks, later=later)]
-    return GangPlace(tuple(sorted(places, key=lambda place: place.index)), later)
+    if len(places) > 1:
+        places.sort(key=_index)
+    return GangPlace(tuple(places), later)
+
+
+def _index(place: TaskPlace) -> int:
+    return place.index
 
 
 def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Dealt | NoFit:
@@ -58,9 +64,10 @@ def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Deal
             return Together(rooms, parts, budget, spread=spread).place(promised=promised)
     needs = needs_of_unit(unit)
     wanted = {need: len(indices) for need, indices in needs.items()}
-    found = NoFit("impossible", "") if promised else pack(rooms, wanted, Where(spread=spread), budget, later=False, explain=False)
+    where = SPREAD if spread else ANYWHERE
+    found = NoFit("impossible", "") if promised else pack(rooms, wanted, where, budget, later=False, explain=False)
     if isinstance(found, NoFit):
-        found = pack(rooms, wanted, Where(spread=spread), budget, later=True)
+        found = pack(rooms, wanted, where, budget, later=True)
     return found if isinstance(found, NoFit) else [(needs, found)]
 
 

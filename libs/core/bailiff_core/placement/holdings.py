@@ -5,7 +5,7 @@ would be lost. For each group that rules cannot tell apart, who is in it.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,6 +96,63 @@ class Level:
         self.shrinks[number] = any(standing.shrinks for standing, _ in here)
         self.youngest[number] = max((standing.age[0] for standing, _ in here), default=0)
 
+    def put_all(self, held: dict[int, list[tuple[Standing, Share]]]) -> None:
+        """`put` for many nodes."""
+        width = self.least.shape[1]
+        rows: Ints = np.fromiter(held, np.int64, len(held))
+        counts: list[int] = []
+        largest: list[int] = []
+        nothing: list[int] = []
+        youngest: list[int] = []
+        shrinks: list[bool] = []
+        since: list[int] = []
+        at: list[int] = []  # where in the flat array each of these belongs
+        fewest_jobs, fewest_tasks, least = _Tables(_fewest, width), _Tables(_fewest, width), _Tables(_least, width)
+        for number, here in held.items():
+            sizes = [share.gpus for _, share in here]
+            gpus = [standing.since for (standing, _), size in zip(here, sizes, strict=True) for _ in range(size)]
+            gpus.sort(reverse=True)
+            counts.append(len(gpus))
+            since += gpus
+            at += range(number * (width - 1), number * (width - 1) + len(gpus))
+            largest.append(max([share.stays for _, share in here]))
+            nothing.append(sum([share.for_nothing for _, share in here]))
+            youngest.append(max([standing.age[0] for standing, _ in here]))
+            shrinking = any(standing.shrinks for standing, _ in here)
+            shrinks.append(shrinking)
+            fewest_jobs.add(sizes)
+            fewest_tasks.add([size for _, share in here for size in share.of_tasks])
+            least.add([size for standing, share in here for size in _pieces(standing, share)] if shrinking else sizes)
+        self.gpus[rows], self.largest[rows], self.for_nothing[rows] = counts, largest, nothing
+        self.shrinks[rows], self.youngest[rows] = shrinks, youngest
+        self.since.reshape(-1)[at] = since
+        self.jobs_for[rows], self.tasks_for[rows], self.least[rows] = fewest_jobs.all(), fewest_tasks.all(), least.all()
+
+
+class _Tables:
+    """What `count` makes of each of many lists of sizes, in any order: made once for equal ones."""
+
+    def __init__(self, count: Callable[[Ints, list[int]], None], width: int) -> None:
+        self._count, self._width = count, width
+        self._known: dict[tuple[int, ...], int] = {}
+        self._made: list[Ints] = []
+        self._wanted: list[int] = []
+
+    def add(self, sizes: list[int]) -> None:
+        """The next list."""
+        key = tuple(sorted(sizes)) if len(sizes) > 1 else tuple(sizes)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = len(self._made)
+            counts = np.zeros(self._width, np.int64)
+            self._count(counts, sizes)
+            self._made.append(counts)
+        self._wanted.append(place)
+
+    def all(self) -> Ints:
+        """One row for each list."""
+        return np.stack(self._made)[self._wanted]
+
 
 def _pieces(standing: Standing, share: Share) -> list[int]:
     """How many GPUs go at once: those of a job, or, where it can shrink, of each of its tasks."""
@@ -140,7 +197,7 @@ class Holdings:
         rows = max(pool.nodes, default=-1) + 1
         made.all_gpus = np.zeros(rows, np.int64)
         made.widest = max((len(node.devices) for node in pool.nodes.values()), default=0)
-        made.refresh(pool, pool.active)
+        made._fill(pool)
         return made
 
     def has_room_for(self, nodes: Iterable[Node]) -> bool:
@@ -170,6 +227,28 @@ class Holdings:
                 rows.update(dict.fromkeys(after.nodes))
         for number in rows:
             self._count(number)
+
+    def _fill(self, pool: Pool) -> None:
+        """`refresh` of all jobs, for nobody is known yet: each list is sorted once, each array written once."""
+        held: dict[int, dict[int, list[tuple[Standing, Share]]]] = {}
+        staying = [0] * len(self.all_gpus)
+        for name in pool.active:
+            standing = self.of[name] = _standing(pool.jobs[name])
+            phase, priority, _, preemptible = standing.group
+            self.tasks += standing.tasks
+            self.groups.setdefault(standing.group, []).append(standing.age)
+            for number, share in standing.nodes.items():
+                self.gpus += share.gpus + share.for_nothing
+                self.on.setdefault(number, {})[name] = None
+                staying[number] += share.stays
+                if preemptible and phase != "evicting":
+                    held.setdefault(priority, {}).setdefault(number, []).append((standing, share))
+        for members in self.groups.values():
+            members.sort()
+        self.all_gpus[:] = staying
+        for priority in sorted(held):
+            self.levels[priority] = Level.empty(len(self.all_gpus), self.widest)
+            self.levels[priority].put_all(held[priority])
 
     def _leave(self, name: str, before: Standing) -> None:
         self.tasks -= before.tasks
@@ -204,19 +283,23 @@ class Holdings:
 def _standing(job: Job) -> Standing:
     nodes: dict[int, Share] = {}
     count = 0
+    stays, shared = job.phase != "evicting", any(map(shares_devices, job.demand.tasks))
     for task in job.tasks:
         if not holds(task):
             continue
-        share = nodes.setdefault(task.node, Share())
-        gpus = task.devices.bit_count()
-        share.stays += gpus if task.eviction is None and job.phase != "evicting" else 0
+        count += 1
+        share = nodes.get(task.node)
+        if share is None:
+            share = nodes[task.node] = Share()
         if task.eviction is not None:
-            pass
-        elif task.state == "reserved" or shares_devices(job.group(task.index)):
+            continue
+        gpus = task.devices.bit_count()
+        if stays:
+            share.stays += gpus
+        if task.state == "reserved" or (shared and shares_devices(job.group(task.index))):
             share.for_nothing += gpus
         else:
             share.of_tasks.append(gpus)
-        count += 1
     since = NOT_YET if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
     return Standing((job.phase, job.priority, job.project, job.preemptible), (job.seq, job.id), since, shrinks, count, nodes)

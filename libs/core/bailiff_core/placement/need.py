@@ -40,6 +40,9 @@ class Need(NamedTuple):
     @classmethod
     def of(cls, group: TaskGroup) -> "Need":
         """The need of each task of the group. GPU models mean nothing to a task without GPUs."""
+        if not (group.gpu_models or group.node_labels or group.nodes or shares_devices(group)):
+            gpus = group.gpu_milli // 1000
+            return cls(gpus, group.cpu_milli, group.memory_bytes, devices=gpus)
         devices, shared = devices_of(group), shares_devices(group)
         by_bytes = group.gpu_share_bytes or 0
         return cls(
@@ -126,12 +129,13 @@ Needs = dict[Need, list[int]]
 
 def needs_of(demand: JobDemand, indices: Iterable[int] | None = None) -> Needs:
     """The different needs of these tasks (left out: of all), and who has them, in order of first appearance."""
-    of_group = [Need.of(group) for group in demand.tasks]
+    groups = demand.tasks
     if indices is None:
-        indices = range(sum(group.count for group in demand.tasks))
-    if len(of_group) == 1:
+        indices = range(sum(group.count for group in groups))
+    if len(groups) == 1:
         members = list(indices)
-        return {of_group[0]: members} if members else {}
+        return {Need.of(groups[0]): members} if members else {}
+    of_group = [Need.of(group) for group in groups]
     need_at = [need for need, group in zip(of_group, demand.tasks, strict=True) for _ in range(group.count)]
     found: Needs = {}
     for index in indices:

@@ -34,7 +34,7 @@ class Where:
         return Kind(need.models, tuple(sorted(dict.fromkeys(need.labels + self.labels)))) if self.labels else need.kind
 
 
-ANYWHERE = Where()
+ANYWHERE, SPREAD = Where(), Where(spread=True)
 LISTED = 64
 
 
@@ -110,6 +110,8 @@ def take_chunk(rooms: Rooms, need: Need, node: NodeRoom, suited: int, count: int
     devices |= lowest(rest, need.gpus * count - devices.bit_count())
     amount = Room(devices, need.cpu_milli * count, need.memory_bytes * count, count)
     waits = _take(rooms, node, amount)
+    if count == 1:
+        return Chunk(need, node, (devices,), waits)
     masks = []
     for _ in range(count):
         mine = lowest(devices, need.gpus)

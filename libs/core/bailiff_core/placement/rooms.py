@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bailiff_core.model.pool import Node, Pool, Room
@@ -43,12 +44,9 @@ class NodeRoom:
         self.usable = usable
         self.gone = False
         self._devices = node.devices
-        self.models: dict[str, int] = {}
-        self.units: dict[int, int] = {}
-        for device in node.devices:
-            if usable >> device.number & 1:
-                self.models[device.model] = self.models.get(device.model, 0) | 1 << device.number
-                self.units[device.number] = units_of(device)
+        self.models, self.units = _kinds(
+            tuple([(d.number, d.model, units_of(d)) for d in node.devices if usable >> d.number & 1])
+        )
         self.put(unheld, later)
 
     def describes(self, node: Node) -> bool:
@@ -300,6 +298,15 @@ def _usable(node: Node) -> int:
         if not device.healthy:
             usable &= ~(1 << device.number)
     return usable
+
+
+@lru_cache(maxsize=1024)  # nodes come in many copies
+def _kinds(devices: tuple[tuple[int, str, int], ...]) -> tuple[Mapping[str, int], Mapping[int, int]]:
+    """Masks by model, and all units by number, of these devices: number, model, units."""
+    models: dict[str, int] = {}
+    for number, model, _ in devices:
+        models[model] = models.get(model, 0) | 1 << number
+    return models, {number: units for number, _, units in devices}
 
 
 def _node_room(node: Node) -> NodeRoom:

@@ -12,6 +12,9 @@ from .gang import GangPlace, TaskPlace
 
 def to_shares(place: GangPlace) -> tuple[NodeShare, ...]:
     """One entry per node, or several where dealing devices in index order, lowest first, would deal them otherwise."""
+    if len(place.tasks) == 1:
+        (task,) = place.tasks
+        return (_share(task.node, [task.index], task.devices),)
     by_node: dict[int, list[TaskPlace]] = {}
     for task in sorted(place.tasks, key=lambda task: task.index):
         by_node.setdefault(task.node, []).append(task)

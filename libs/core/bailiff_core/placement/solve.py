@@ -29,7 +29,7 @@ def pack(
     none elsewhere. Several needs: the same greedily, hardest first, and where that fails a search over all packings
     within the budget.
     """
-    order = sorted(wanted, key=hardest_first)
+    order = sorted(wanted, key=hardest_first) if len(wanted) > 1 else list(wanted)
     mark = rooms.mark()
     chunks: list[Chunk] = []
     for need in order:

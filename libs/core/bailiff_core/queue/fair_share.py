@@ -30,7 +30,7 @@ def fair_shares(
         if before is None or before[0] != above or before[1] != asked:
             requests = tuple(zip(*asked, strict=True))
             columns = [_divide(above[at], requests[at], family, at) for at in range(3)]
-            before = known[family.parent] = above, asked, [*map(Amounts, *columns)]
+            before = known[family.parent] = above, asked, [Amounts._make(row) for row in zip(*columns, strict=True)]
         shares.update(zip(family.names, before[2], strict=True))
     return shares
 
@@ -47,25 +47,31 @@ def _allocatable(quota: Amount, limit: Amount, share: Amount) -> Amount:
     return min(limit, most)
 
 
-def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> list[Amount]:
+def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int) -> Sequence[Amount]:
     """One resource among the children of one project."""
     weights = family.weights[at]
-    wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in zip(requested, family.limits[at], strict=True)]
-    if sum(wanted) <= total and 0 not in weights:
+    wanted = requested
+    if family.limited[at]:
+        pairs = zip(requested, family.limits[at], strict=True)
+        wanted = [asked if limit < 0 or asked < limit else limit for asked, limit in pairs]
+    if not family.weightless[at] and sum(wanted) <= total:
         return wanted  # there is enough for all
     # 1. Quotas, whatever they sum up to.
-    shares = [
-        total if quota < 0 and total < want else quota if 0 <= quota < want else want
-        for quota, want in zip(family.quotas[at], wanted, strict=True)
-    ]
+    bounds = zip(family.quotas[at], wanted, strict=True)
+    if family.unlimited[at]:
+        shares = [total if quota < 0 and total < want else quota if 0 <= quota < want else want for quota, want in bounds]
+    else:
+        shares = [quota if quota < want else want for quota, want in bounds]  # noqa: FURB136 - a call takes longer
     rest = total - sum(shares)
     if rest <= 0:
         return shares
     # 2. What is left over, by priority and weight, until a round satisfies nobody.
     step = STEPS[at]
     cut: list[list[tuple[Amount, int]]] = []
-    for rank in family.ranks:
-        asking = [place for place in rank if shares[place] < wanted[place] and weights[place]]
+    for rank in family.ranks[at]:
+        if rest <= 0:
+            break
+        asking = [place for place in rank if shares[place] < wanted[place]]
         lost: list[tuple[Amount, int]] = []
         while asking and rest > 0:
             offered, all_weights = rest, sum([weights[place] for place in asking])
@@ -90,7 +96,8 @@ def _divide(total: Amount, requested: Sequence[Amount], family: Family, at: int)
         cut.append(lost)
     # 3. What the floors left over: one step each, most lost first, then the older.
     for lost in cut:
-        for _, place in sorted(lost):
+        lost.sort()
+        for _, place in lost:
             give = min(step, rest)
             shares[place] += give
             rest -= give

@@ -3,11 +3,11 @@
 Every gate looks at the scene as it stands, trials included, before the unit is placed in it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bailiff_core.model.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts, in_words
+from bailiff_core.model.amounts import NOTHING, RESOURCES, UNLIMITED, Amount, Amounts, in_words
 from bailiff_core.model.pool import Job
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.gang import GangPlace
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bailiff_core.scene import Scene
 
 Shares = Mapping[str, Amounts]
+Spare = tuple[Amount | None, ...]
 FIRM = " for work that is not preemptible"
 
 
@@ -108,6 +109,7 @@ class Reclaim:
         self._sides: dict[str, tuple[str, str]] = {}
         self._bounds: dict[str, Amounts] = {}
         self._within_quota: dict[str, bool] = {}
+        self._spare: dict[str, Spare] = {}
 
     def loser(self, victim: Job) -> str:
         """The project that loses what this victim holds."""
@@ -115,13 +117,24 @@ class Reclaim:
 
     def may_take_more(self, victim: Job, taken: Amounts) -> bool:
         """Whether a unit of this job may still be taken when its side has lost so much already."""
-        mine, theirs = self._side(victim)
-        if mine == theirs:
-            return False
-        remaining = self._before.get(theirs, NOTHING).minus(taken)
-        if _exceeds(remaining, self._bound(theirs)):
-            return True
-        return self._fits_quota(mine) and _exceeds(remaining, self._usage.tree.branches[theirs].quota)
+        return _below(taken, self.spare(victim))
+
+    def spare(self, victim: Job) -> Spare:
+        """A unit of this job may still be taken while its side has lost less than this of any resource."""
+        leaf = self._usage.leaf_of(victim)
+        if leaf not in self._spare:
+            self._spare[leaf] = tuple(self._spare_of(*self._side(victim)))
+        return self._spare[leaf]
+
+    def _spare_of(self, mine: str, theirs: str) -> Iterator[Amount | None]:
+        """What it uses beyond its allocatable share, or where the asker stays within its quota, beyond its own quota."""
+        bounds = [self._bound(theirs)]
+        if self._fits_quota(mine):
+            bounds.append(self._usage.tree.branches[theirs].quota)
+        used = self._before.get(theirs, NOTHING)
+        for at in range(3):
+            beyond = [used[at] - bound[at] for bound in bounds if bound[at] != UNLIMITED and mine != theirs]
+            yield max(beyond, default=None)
 
     def admits(self, units: Iterable[Unit]) -> bool:
         """Whether all these units may be taken, in some order in which no job loses its core before its surplus.
@@ -194,6 +207,59 @@ class Reclaim:
             with_unit = self._before.get(project, NOTHING).plus(self._asked)
             self._within_quota[project] = not _exceeds(with_unit, self._usage.tree.branches[project].quota)
         return self._within_quota[project]
+
+
+class Losses:
+    """`Reclaim.admits` of units that are taken one after the other, and given back in the opposite order.
+
+    What was taken must be admitted before more is. A job's later units are taken before its earlier ones.
+    """
+
+    def __init__(self, reclaim: Reclaim, usage: Usage) -> None:
+        self._reclaim, self._usage = reclaim, usage
+        self._taken: dict[str, Amounts] = {}
+        self._last: dict[str, Amounts] = {}  # of each job, what the unit holds that may be the last to go
+        self._ends: dict[str, dict[Amounts, int]] = {}  # of each losing project, how often that is so much
+        self._order: list[tuple[str, str, Amounts, Amounts | None]] = []
+
+    def take(self, unit: Unit) -> bool:
+        """Whether all that is taken now may be."""
+        job, held = unit.job, self._usage.held_by(unit)
+        project = self._reclaim.loser(job)
+        before = self._last.get(job.id)
+        self._order.append((project, job.id, held, before))
+        if before is None or unit.core:
+            self._put(project, job.id, held)
+        taken = self._taken[project] = self._taken.get(project, NOTHING).plus(held)
+        spare = self._reclaim.spare(job)
+        return any(_below(taken.minus(last), spare) for last in self._ends[project])
+
+    def give_back(self) -> None:
+        """What was taken last is not."""
+        project, job, held, before = self._order.pop()
+        self._taken[project] = self._taken[project].minus(held)
+        if self._last[job] != before:
+            self._put(project, job, before)
+
+    def _put(self, project: str, job: str, held: Amounts | None) -> None:
+        ends, before = self._ends.setdefault(project, {}), self._last.pop(job, None)
+        if before is not None:
+            ends[before] -= 1
+            if not ends[before]:
+                del ends[before]
+        if held is not None:
+            self._last[job] = held
+            ends[held] = ends.get(held, 0) + 1
+
+
+def _below(lost: Amounts, spare: Spare) -> bool:
+    """Whether less is lost than that of any resource; `None`: of this one nothing is to spare."""
+    gpus, cpus, memory = spare
+    return (
+        (gpus is not None and lost[0] < gpus)
+        or (cpus is not None and lost[1] < cpus)
+        or (memory is not None and lost[2] < memory)
+    )
 
 
 def _at_least(usage: Usage, unit: Unit, place: GangPlace | None) -> Amounts:

@@ -37,6 +37,10 @@ def of_task(group: TaskGroup, device_bytes: int) -> Amounts:
 
 def of_job(job: Job, device_bytes: int) -> Amounts:
     """All tasks of the job."""
+    if len(job.demand.tasks) == 1:
+        (group,) = job.demand.tasks
+        each = of_task(group, device_bytes)
+        return exact(each if group.count == 1 else each.times(group.count))
     found = NOTHING
     for group in job.demand.tasks:
         found = found.plus(of_task(group, device_bytes).times(group.count))

@@ -35,7 +35,8 @@ def enqueue(pool: Pool, job: Job) -> None:
 
 def dequeue(pool: Pool, job: Job) -> None:
     """Take a job out. Raises `ValueError` where it does not wait."""
-    at = bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
+    first = bool(pool.queue) and pool.queue[0] == job.id
+    at = 0 if first else bisect_left(pool.queue, queue_key(job), key=lambda name: queue_key(pool.jobs[name]))
     if at == len(pool.queue) or pool.queue[at] != job.id:
         raise ValueError(f"job {job.id} does not wait in the queue")
     del pool.queue[at], pool.queued[job.id]

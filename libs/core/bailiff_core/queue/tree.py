@@ -34,7 +34,8 @@ class Branch:
 class Family:
     """The children of one project, oldest first, and what they have stated, resource by resource.
 
-    ranks: positions of the children of one priority, the highest priority first.
+    ranks: positions of the children of one priority that have a weight, the highest priority first. limited, unlimited,
+    weightless: whether any child has a limit, no quota that bounds it, no weight.
     """
 
     parent: str
@@ -42,7 +43,10 @@ class Family:
     quotas: tuple[tuple[int, ...], ...]
     limits: tuple[tuple[int, ...], ...]
     weights: tuple[tuple[int, ...], ...]
-    ranks: tuple[tuple[int, ...], ...]
+    ranks: tuple[tuple[tuple[int, ...], ...], ...]
+    limited: tuple[bool, ...]
+    unlimited: tuple[bool, ...]
+    weightless: tuple[bool, ...]
 
 
 class Tree:
@@ -101,13 +105,19 @@ class Tree:
         names = self.children[parent]
         found = [self.branches[name] for name in names]
         priorities = sorted(dict.fromkeys(branch.priority for branch in found), reverse=True)
+        ranks = [[at for at, branch in enumerate(found) if branch.priority == priority] for priority in priorities]
+        quotas, limits = _columns(branch.quota for branch in found), _columns(branch.limit for branch in found)
+        weights = _columns(branch.weights for branch in found)
         return Family(
             parent,
             names,
-            _columns(branch.quota for branch in found),
-            _columns(branch.limit for branch in found),
-            _columns(branch.weights for branch in found),
-            tuple(tuple(at for at, branch in enumerate(found) if branch.priority == priority) for priority in priorities),
+            quotas,
+            limits,
+            weights,
+            tuple(tuple(tuple(at for at in rank if column[at]) for rank in ranks) for column in weights),
+            tuple(max(column) >= 0 for column in limits),
+            tuple(min(column) < 0 for column in quotas),
+            tuple(0 in column for column in weights),
         )
 
 

@@ -14,10 +14,11 @@ from .measure import by_bytes, exact, of_job, of_members, of_places
 from .tree import Tree
 
 JOURNAL_KEPT = 10_000
+NOBODY: frozenset[int] = frozenset()
 NO_DEVICE = 1 << 37  # bytes; measures requests in bytes of a device where the pool has none
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Counted:
     """What is counted of one job, and where. uncounted: members that have a place, but are on their way out of it."""
 
@@ -25,7 +26,7 @@ class _Counted:
     preemptible: bool
     allocated: Amounts
     requested: Amounts
-    uncounted: frozenset[int] = frozenset()
+    uncounted: frozenset[int] = NOBODY
 
 
 class Usage:
@@ -39,6 +40,7 @@ class Usage:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._nodes: dict[int, tuple[Amounts, tuple[int, ...]]] = {}
+        self._made_of: dict[int, tuple[object, ...]] = {}  # what that was counted from
         self._sizes: dict[int, int] = {}
         self.total = NOTHING
         self.smallest = self.largest = NO_DEVICE
@@ -248,6 +250,13 @@ class Usage:
         )
 
     def _count_node(self, node: Node) -> None:
+        capacity, health = node.capacity, [device.healthy for device in node.devices]
+        usable = capacity.devices & ~node.quarantined
+        made_of = (node.devices, health, node.takes_work, usable, capacity.cpu_milli, capacity.memory_bytes)
+        known = self._made_of.get(node.number)
+        if known is not None and known[0] is node.devices and known[1:] == made_of[1:]:
+            return
+        self._made_of[node.number] = made_of
         before, sizes_before = self._nodes.pop(node.number, (NOTHING, ()))
         now, sizes = _capacity(node)
         self._nodes[node.number] = now, sizes

@@ -196,11 +196,14 @@ class Board:
             steps = []
             gone: list[Task] = []
             before = FREE
-            standing = {task.index: task for task in allocated_tasks(job)}
-            for unit in units_that_leave(job):
-                gone += [standing[index] for index in unit.indices if index in standing]
+            standing = allocated_tasks(job)
+            units = units_that_leave(job)
+            if len(units) > 1:
+                of_index = {task.index: task for task in standing}
+            for unit in units:
+                gone += [of_index[index] for index in unit.indices if index in of_index] if len(units) > 1 else standing
                 cost = price(self.pool, job, gone, whole=unit.core)
-                steps.append((unit, cost.minus(before), unit.core))
+                steps.append((unit, cost if before is FREE else cost.minus(before), unit.core))
                 before = cost
             self._units[job.id] = steps
         return self._units[job.id]

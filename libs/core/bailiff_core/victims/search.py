@@ -7,14 +7,15 @@ from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.gang import GangPlace, place_unit
 from bailiff_core.placement.need import needs_of_unit
+from bailiff_core.queue.gates import Losses
 from bailiff_core.scene import Scene
 
 from .candidates import Chain, Field, Step
-from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need
+from .fit import BoundedFit, Fit, PlaceFit, SlotFit, slot_need, surely_not
 from .moves import find_new_places, leaving_of, taken_for_good
 from .slots import Kept, Slots, sharpened, slots_of
 from .terms import Terms
-from .tree import Test, in_order, put_back_all, search_tree
+from .tree import Gate, Test, in_order, put_back_all, search_tree
 
 RUNNER_UP_TRIES = 2
 IMPROVEMENTS = 5
@@ -133,7 +134,7 @@ class Search:
         for chain in self.field.chains.values():
             allowed: list[Step] = []
             for step in chain:
-                if self.terms.forbids(self._units([*allowed, step])) is not None:
+                if not self.terms.allows(self._units([*allowed, step])):
                     break
                 allowed.append(step)
             if allowed:
@@ -176,9 +177,6 @@ class Search:
         def weight_of(steps: Sequence[Step]) -> int:
             return sum(weights[step] for step in steps)
 
-        def may(steps: list[Step]) -> bool:
-            return self.terms.forbids(self._units(reversed(steps)), [] if with_moves else None) is None
-
         def accept(steps: list[Step]) -> bool:
             return self._acceptable(steps, with_moves=with_moves)
 
@@ -190,7 +188,7 @@ class Search:
         limit = weight_of(best) if best else None
         part = self.budget.part(self.budget.left * 3 // 4)
         better, finished = search_tree(
-            fit, order, weights, limit, part, may=may if gated else None, accept=accept_whole if gated else None
+            fit, order, weights, limit, part, gate=self._gate(with_moves=with_moves), accept=accept_whole if gated else None
         )
         self.budget.join(part)
         proven = finished and fit.exact
@@ -207,6 +205,14 @@ class Search:
                 break
             best, second = second, self._runner_up(fit, order, second, weights, accept) or best
         return Found(best, proven=proven, runner_up=second, bound=best if proven else self.bound)
+
+    def _gate(self, *, with_moves: bool) -> Gate | None:
+        """What the terms say of sets that grow; of those who may move on, only what does not depend on that."""
+        if self.terms.together.on:
+            return _AllTogether(self.terms, with_moves=with_moves)
+        if self.terms.reclaim is None or with_moves:
+            return None
+        return _OneByOne(Losses(self.terms.reclaim, self.scene.usage))
 
     def _first(self, fit: Fit, order: list[Step], chains: list[Chain], accept: Test) -> list[Step]:
         """A set to begin with: what fill-back leaves, in the first of several orders in which that is allowed."""
@@ -259,32 +265,63 @@ class Search:
         return found
 
     def _acceptable(self, steps: Sequence[Step], *, with_moves: bool) -> bool:
-        units = taken = self._units(steps)
-        if with_moves:
-            mark = self.rooms.mark()
-            moved: dict[str, GangPlace] = {}
-            if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
-                moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
-            self.rooms.rollback(mark)
-            taken = taken_for_good(units, moved)
-            whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
-            there = dict.fromkeys(unit.job.id for unit in whole)
-            earlier = dict.fromkeys(step.before for step in steps)
-            last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-            if any(self._stands_beside(unit) for unit in (*whole, *last)):
-                return False  # nobody leaves so that somebody else may move
-        return self.terms.forbids(units, taken) is None and self.terms.objects(taken) is None
+        units = self._units(steps)
+        if not with_moves:
+            return self.terms.allows(units) and self.terms.objects(units) is None
+        mark = self.rooms.mark()
+        moved: dict[str, GangPlace] = {}
+        if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
+            moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
+        self.rooms.rollback(mark)
+        taken = taken_for_good(units, moved)
+        if not self.terms.allows(units, taken) or self.terms.objects(taken) is not None:
+            return False
+        whole = [unit for unit in leaving_of(steps) if unit.core and unit.job.id in moved]
+        there = dict.fromkeys(unit.job.id for unit in whole)
+        earlier = dict.fromkeys(step.before for step in steps)
+        last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
+        return not any(self._stands_beside(unit) for unit in (*whole, *last))  # nobody leaves so that somebody else may move
 
     def _stands_beside(self, unit: Unit) -> bool:
         """Whether the asker fits although this is put back."""
         mark = self.rooms.mark()
         self.rooms.put_back(unit)
-        found = place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True)
+        fits = not surely_not(self.rooms, self.unit)
+        if fits:
+            fits = isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace)
         self.rooms.rollback(mark)
-        return isinstance(found, GangPlace)
+        return fits
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:
         return [step.unit for step in steps]
+
+
+class _AllTogether:
+    """Asks about the whole set each time."""
+
+    def __init__(self, terms: Terms, *, with_moves: bool) -> None:
+        self._terms, self._with_moves = terms, with_moves
+        self._gone: list[Unit] = []
+
+    def leave(self, step: Step) -> bool:
+        self._gone.append(step.unit)
+        return self._terms.allows(self._gone[::-1], [] if self._with_moves else None)
+
+    def come_back(self) -> None:
+        self._gone.pop()
+
+
+class _OneByOne:
+    """Counts what projects lose on, from one to the next."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+
+    def leave(self, step: Step) -> bool:
+        return self._losses.take(step.unit)
+
+    def come_back(self) -> None:
+        self._losses.give_back()
 
 
 def _one_too_many(fit: Fit, steps: Sequence[Step]) -> bool:

@@ -41,34 +41,48 @@ Flags = NDArray[np.bool_]
 Least = tuple[int, int, int]  # weight, how few jobs, and the youngest that might be taken
 
 
-@dataclass(slots=True)
-class Rates:
-    """Least prices of so many slots more on each node, and of how few jobs and tasks, left how broken, the youngest first.
-
-    prices: GPUs by class, then work lost, as one whole number (`LARGEST`: impossible); tails: what follows after those.
-    """
-
-    prices: Ints
-    tails: Ints
-    unit: int
-    shift: int
-
-
 class _Column:
-    """One class: what belongs to so many GPUs of a node is at its `first` + these; in `lost`, of these nodes, at its `place`."""
+    """One class: what belongs to so many GPUs of a node is at its `first` + these."""
 
     def __init__(self, level: Level, rows: Ints, now: int, rules: PreemptionRules) -> None:
         width = level.least.shape[1]
         self.gpus: Ints = level.gpus[rows]
         self.least, self.jobs, self.tasks = level.least.reshape(-1), level.jobs_for.reshape(-1), level.tasks_for.reshape(-1)
         self.first: Ints = rows * width
-        self.place: Ints = np.arange(len(rows)) * width
-        lost = np.zeros((len(rows), width), np.int64)
-        held = np.subtract(now, level.since[rows], out=lost[:, 1:])
+        lost = np.zeros((len(level.gpus), width), np.int64)
+        held = np.subtract(now, level.since, out=lost[:, 1:])
         np.clip(held, 0, rules.max_counted_loss, out=held)
         held += rules.restart_cost
         held //= 1_000  # rounded down per GPU, so never more than what a job's loss rounds to
         self.lost: Ints = np.cumsum(lost, axis=1, out=lost).reshape(-1)
+
+
+@dataclass(slots=True)
+class Rates:
+    """Least prices of so many slots more on each node: GPUs by class, then work lost, as one number (`LARGEST`: impossible).
+
+    taken: how many GPUs of each class. whole: nodes whose jobs go whole or not at all. breaks: those that may be left broken.
+    """
+
+    prices: Ints
+    unit: int
+    shift: int
+    taken: list[tuple[_Column, Ints]]
+    whole: Flags
+    breaks: Flags
+    age: Ints
+
+    def tails(self, places: Ints) -> Ints:
+        """What follows after the price on these nodes: how few jobs and tasks, left how broken, the youngest first."""
+        jobs, tasks = (np.zeros(len(places), np.int64) for _ in range(2))
+        for column, part in self.taken:
+            at = column.first[places] + part[places]
+            jobs += column.jobs.take(at)
+            tasks += column.tasks.take(at)
+        jobs *= self.whole[places]
+        broken = jobs * self.breaks[places]  # each job that leaves others behind leaves it broken
+        tails: Ints = ((((jobs * SOME) + tasks) * SOME + broken) << YOUTH) + self.age[places]
+        return tails
 
 
 class Shortlist:
@@ -124,45 +138,40 @@ class Shortlist:
             shrinks |= level.shrinks[self.rows] > 0
             youngest = np.maximum(youngest, level.youngest[self.rows])
         age = (1 << YOUTH) - 1 - np.minimum(youngest, (1 << YOUTH) - 1)
+        breaks: Flags = self._all_gpus > self._largest
         found = []
         for gained in range(1, most + 1):
-            rates = self._rates(gained, columns, shrinks, age)
+            rates = self._rates(gained, columns, ~shrinks, breaks, age)
             if rates is None:
                 return None
             found.append(rates)
         return found
 
-    def _rates(self, gained: int, columns: list["_Column"], shrinks: Flags, age: Ints) -> Rates | None:
+    def _rates(self, gained: int, columns: list[_Column], whole: Flags, breaks: Flags, age: Ints) -> Rates | None:
         missing = np.maximum(0, (self.slots + gained) * self.need.gpus - self.free - self._nothing)
         count = len(self.rows)
-        lost, jobs, tasks = (np.zeros(count, np.int64) for _ in range(3))
-        taken: list[Ints] = []
+        lost = np.zeros(count, np.int64)
+        taken: list[tuple[_Column, Ints]] = []
         below = sum((column.gpus for column in columns), np.zeros(count, np.int64))
         impossible = below < missing
         for column in reversed(columns):
             below = below - column.gpus  # the highest class gives as little as those below it leave to it
-            at = column.first + np.minimum(np.maximum(missing - below, 0), column.gpus)
-            part = column.least.take(at)
-            missing = np.maximum(0, missing - part)
-            taken.append(part)
+            part = column.least.take(column.first + np.minimum(np.maximum(missing - below, 0), column.gpus))
+            taken.append((column, part))
             if part.any():
-                at = column.first + part
-                lost += column.lost.take(column.place + part)
-                jobs += column.jobs.take(at)
-                tasks += column.tasks.take(at)
+                missing = np.maximum(0, missing - part)
+                lost += column.lost.take(column.first + part)
         most, shift = int(lost.max(initial=0)), 0
         while (self._widest + 1) ** len(taken) * ((most >> shift) + 1) >= LARGEST:
             shift += 1
             if not most >> shift:
                 return None
         prices = np.zeros(count, np.int64)
-        for part in taken:  # the highest class counts most
+        for _, part in taken:  # the highest class counts most
             prices = prices * (self._widest + 1) + part
         unit = (most >> shift) + 1
-        jobs[shrinks] = 0
-        broken = np.where(self._all_gpus > self._largest, jobs, 0)  # each job that leaves others behind leaves it broken
-        tails = ((((jobs * SOME) + tasks) * SOME + broken) << YOUTH) + age
-        return Rates(np.where(impossible, LARGEST, prices * unit + (lost >> shift)), tails, unit, shift)
+        prices = np.where(impossible, LARGEST, prices * unit + (lost >> shift))
+        return Rates(prices, unit, shift, taken, whole, breaks, age)
 
     def first(self, size: int, rates: list[Rates]) -> Suited:
         """The `size` nodes that may be cheapest for each number of slots."""
@@ -172,7 +181,7 @@ class Shortlist:
             if size < len(places):
                 worst = np.partition(rate.prices, size)[size]
                 places = np.flatnonzero(rate.prices <= worst)
-                places = places[np.lexsort((rate.tails[places], rate.prices[places]))[:size]]
+                places = places[np.lexsort((rate.tails(places), rate.prices[places]))[:size]]
             chosen.update(dict.fromkeys(places[rate.prices[places] < LARGEST].tolist()))
         return dict(self.suited[at] for at in sorted(chosen))
 
@@ -184,7 +193,7 @@ class Shortlist:
         price = int(prices.min(initial=LARGEST))
         if price >= LARGEST:
             return None
-        tail, youth = divmod(int(rate.tails[prices == price].min()), 1 << YOUTH)
+        tail, youth = divmod(int(rate.tails(np.flatnonzero(prices == price)).min()), 1 << YOUTH)
         tail, broken = divmod(tail, SOME)
         jobs, tasks = divmod(tail, SOME)
         classes, lost = divmod(price, rate.unit)

@@ -5,10 +5,13 @@ victims is tried, once, and kept for later askers with the same need; over the p
 slot by slot, as one fills a knapsack. Where one slot more suffices, one node gains it, and every node is a part.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, nsmallest
+from itertools import groupby
 
+from bailiff_core.model.pool import Room
+from bailiff_core.model.room import more
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.need import Need
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
@@ -41,6 +44,16 @@ class Part:
     slots: int = 0
     options: list[Option] | None = None
     known: bool = False
+
+
+@dataclass(slots=True)
+class _Rung:
+    """Steps that go together: what that frees of which nodes, by their place in the part."""
+
+    steps: tuple[Step, ...]
+    weight: int
+    frees: list[tuple[int, Room]]
+    nodes: list[int]
 
 
 class Slots:
@@ -189,57 +202,64 @@ class Slots:
 
     def _search(self, part: Part, budget: Budget, without: Step | None) -> list[Option] | None:
         """What evicting sets of the part's steps gains, without those that another set beats; `None`: too many to try."""
-        here = dict.fromkeys(part.nodes)
-        ladders = self._ladders(part, here, without)
+        nodes, place = part.nodes, {node: at for at, node in enumerate(part.nodes)}
+        ladders = [[self._rung(steps, place) for steps in ladder] for ladder in self._ladders(part, place, without)]
         if not ladders:
             return []
+        free = [node.later for node in nodes]  # of each node, as those leave who are chosen
+        counts = [self._count(node) for node in nodes]
+
+        def leave(rung: _Rung) -> int:
+            for at, amount in rung.frees:
+                free[at] = more(free[at], amount, nodes[at].units, nodes[at].usable)
+            gained = 0
+            for at in rung.nodes:
+                before, counts[at] = counts[at], slots_for(self.need, nodes[at], free[at], self.suited[nodes[at]])
+                gained += counts[at] - before
+            return gained
+
         most = -1
         if len(ladders) > 1:
-            mark = self.rooms.mark()
-            for ladder in ladders:
-                for steps in ladder:
-                    for step in steps:
-                        self.rooms.evict(step.unit)
-            most = sum(self._count(node) for node in part.nodes) - part.slots
-            self.rooms.rollback(mark)
+            before = free[:], counts[:]
+            most = sum(leave(rung) for ladder in ladders for rung in ladder)
             if not most:
                 return []
+            free[:], counts[:] = before
         tries: list[Option] = []
         limit: list[int | None] = [None]  # the lightest weight at which the most is gained
         allowed = min(SETS_PER_PART, budget.left * SETS_PER_STEP)
 
         def walk(at: int, gain: int, weight: int, chosen: tuple[Step, ...]) -> bool:
             for number in range(at, len(ladders)):
-                mark = self.rooms.mark()
-                gained, heavier, more = gain, weight, chosen
-                for steps in ladders[number]:
-                    heavier += sum(step.weight for step in steps)
+                before = free[:], counts[:]
+                gained, heavier, gone = gain, weight, chosen
+                for rung in ladders[number]:
+                    heavier += rung.weight
                     if limit[0] is not None and heavier > limit[0]:
                         break
-                    touched = dict.fromkeys(node for step in steps for node, _ in self.rooms.standing(step.unit) if node in here)
-                    gained -= sum(self._count(node) for node in touched)
-                    for step in steps:
-                        self.rooms.evict(step.unit)
-                    gained += sum(self._count(node) for node in touched)
-                    more = (*more, *steps)
-                    tries.append(Option(gained, (heavier, len(more), ()), more))
+                    gained += leave(rung)
+                    gone = (*gone, *rung.steps)
+                    tries.append(Option(gained, (heavier, len(gone), ()), gone))
                     if len(tries) > allowed:
-                        self.rooms.rollback(mark)
                         return False
                     if gained == most:
                         limit[0] = heavier if limit[0] is None else min(limit[0], heavier)
                         break
-                    if not walk(number + 1, gained, heavier, more):
-                        self.rooms.rollback(mark)
+                    if not walk(number + 1, gained, heavier, gone):
                         return False
-                self.rooms.rollback(mark)
+                free[:], counts[:] = before
             return True
 
         if not walk(0, 0, 0, ()) or not budget.spend(len(tries) // SETS_PER_STEP):
             return None
         return _best_of(tries)
 
-    def _ladders(self, part: Part, here: dict[NodeRoom, None], without: Step | None) -> list[list[tuple[Step, ...]]]:
+    def _rung(self, steps: tuple[Step, ...], place: dict[NodeRoom, int]) -> "_Rung":
+        standing = [self.rooms.standing(step.unit) for step in steps]
+        frees = [(place[node], amount) for each in standing for node, amount in each if node in place]
+        return _Rung(steps, sum([step.weight for step in steps]), frees, list(dict.fromkeys([at for at, _ in frees])))
+
+    def _ladders(self, part: Part, here: Container[NodeRoom], without: Step | None) -> list[list[tuple[Step, ...]]]:
         """Steps that can only sensibly go in one order: a job's own, and of jobs that free the same room the cheapest first."""
         alike: dict[object, list[Step]] = {}
         ladders: list[list[tuple[Step, ...]]] = []
@@ -259,7 +279,7 @@ class Slots:
             ladders.append([(step,) for step in same])
         return ladders
 
-    def _rungs(self, chain: Chain, here: dict[NodeRoom, None], without: Step | None) -> list[tuple[Step, ...]]:
+    def _rungs(self, chain: Chain, here: Container[NodeRoom], without: Step | None) -> list[tuple[Step, ...]]:
         rungs: list[tuple[Step, ...]] = []
         waiting: list[Step] = []
         for step in chain:
@@ -271,7 +291,7 @@ class Slots:
                 waiting = []
         return rungs
 
-    def _footprint(self, step: Step, here: dict[NodeRoom, None]) -> object:
+    def _footprint(self, step: Step, here: Container[NodeRoom]) -> object:
         """Where and how much room its eviction frees, as far as it matters to the need."""
         print_ = []
         for node, room in self.rooms.standing(step.unit):
@@ -300,14 +320,24 @@ def slots_of(kept: Kept, rooms: Rooms, need: Need, candidates: Field, wanted: in
 
 def _best_of(tries: list[Option]) -> list[Option]:
     """Those that no other set beats: cheaper and as good."""
-    for option in tries:
-        option.key = (option.key[0], option.key[1], tuple(sorted(step.young for step in option.steps)))
-    tries.sort(key=lambda option: option.key)
     found: list[Option] = []
-    for option in tries:
-        if option.gain > (found[-1].gain if found else 0):
-            found.append(option)
+    most = 0
+    tries.sort(key=_cost)
+    for _, same in groupby(tries, key=_cost):
+        better = [option for option in same if option.gain > most]
+        for option in better:
+            option.key = (*option.key[:2], tuple(sorted([step.young for step in option.steps])))
+        better.sort(key=lambda option: option.key)
+        for option in better:
+            if option.gain > most:
+                found.append(option)
+                most = option.gain
     return found
+
+
+def _cost(option: Option) -> Key:
+    """While it is tried, without who its steps are."""
+    return option.key
 
 
 def _mix(parts: list[list[Option]], short: int, budget: Budget) -> tuple[list[Step] | None, bool]:
@@ -328,13 +358,15 @@ def _that_matter(parts: list[list[Option]], short: int) -> list[list[Option]]:
     """At most `short` parts are used. For each gain, a part beaten by so many others is not one of them."""
     if len(parts) <= short:
         return parts
-    kept: dict[int, None] = {}
-    for gain in range(1, min(short, max(options[-1].gain for options in parts)) + 1):
-        able = []
-        for at, options in enumerate(parts):
-            if options[-1].gain >= gain:
-                able.append((next(option.key for option in options if option.gain >= gain), at))
-        kept.update((at, None) for _, at in nsmallest(short, able))
+    most = min(short, max(options[-1].gain for options in parts))
+    able: list[list[tuple[Key, int]]] = [[] for _ in range(most)]
+    for at, options in enumerate(parts):
+        enough = 0  # for so many slots the options before are
+        for option in options:
+            for gain in range(enough, min(option.gain, most)):
+                able[gain].append((option.key, at))
+            enough = option.gain
+    kept = {at: None for some in able for _, at in nsmallest(short, some)}
     return [parts[at] for at in sorted(kept)]
 
 

@@ -63,6 +63,14 @@ class Terms:
         taken = leaving if taken is None else taken
         return None if self.reclaim.admits(taken) else self._loses_too_much(self.reclaim, taken)
 
+    def allows(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> bool:
+        """`forbids`, without the sentence."""
+        if not self.by_set:
+            return True
+        if self.together.forbids(leaving) is not None:
+            return False
+        return self.reclaim is None or self.reclaim.admits(leaving if taken is None else taken)
+
     def objects(self, taken: Sequence[Unit]) -> str | None:
         """What speaks against taking a whole set that is not forbidden."""
         return None if self.reclaim is None else self.reclaim.unbalanced(taken)
@@ -76,8 +84,9 @@ class Terms:
 
     def refuses(self, taken: Sequence[Unit]) -> bool:
         """Whether this set may not leave: it is too large, unfair as a whole, or too small for the asker's bounds."""
-        told = self.forbids(taken) or self.objects(taken)
-        return told is not None or (self.limited and self.above_limit(taken) is not None)
+        if not self.allows(taken) or self.objects(taken) is not None:
+            return True
+        return self.limited and self.above_limit(taken) is not None
 
     def _loses_too_much(self, reclaim: Reclaim, taken: Iterable[Unit]) -> str:
         of_project: dict[str, list[Unit]] = {}

@@ -1,6 +1,7 @@
 """The general search: put candidates back, the most valuable first, and branch on those that might go all the same."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from bailiff_core.placement.budget import Budget
 
@@ -8,6 +9,13 @@ from .candidates import Chain, Step
 from .fit import Fit
 
 Test = Callable[[list[Step]], bool]
+
+
+class Gate(Protocol):
+    """Whether those may leave who leave one after the other; if not, no larger set may. They come back in the opposite order."""
+
+    def leave(self, step: Step) -> bool: ...
+    def come_back(self) -> None: ...
 
 
 def in_order(chains: Sequence[Chain], weights: Mapping[Step, int]) -> list[Step]:
@@ -40,14 +48,14 @@ def search_tree(
     limit: int | None,
     budget: Budget,
     *,
-    may: Test | None = None,
+    gate: Gate | None = None,
     accept: Test | None = None,
 ) -> tuple[list[Step] | None, bool]:
     """The lightest set below `limit` whose eviction makes room, or `None`; and whether the search finished.
 
     All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each is put back
-    where the unit still fits, and then, as an alternative, evicted all the same. may: whether a set may leave; if not, no
-    larger one may. accept: the last word on a whole set. Each try costs steps by the nodes it looks at.
+    where the unit still fits, and then, as an alternative, evicted all the same. accept: the last word on a whole set. Each
+    try costs steps by the nodes it looks at.
     """
     best: list[Step] | None = None
     back: list[bool] = []
@@ -63,11 +71,13 @@ def search_tree(
         cost += weights[step]
         if step.before is not None:
             needed[step.before] = needed.get(step.before, 0) + 1
-        dead = may is not None and not may(gone)
+        dead = gate is not None and not gate.leave(step)
 
     def unleave() -> None:
         nonlocal cost
         step = gone.pop()
+        if gate is not None:
+            gate.come_back()
         cost -= weights[step]
         if step.before is not None:
             needed[step.before] -= 1
