@@ -116,3 +116,20 @@ def test_a_gang_that_has_to_restart_for_it_loses_a_member_only_where_one_that_go
     story.submit("high", gpus=1, cls="interactive", after=MINUTE)
     story.propose()
     assert [choice.job for choice in story.expect("PreemptionDecided").victims] == ["goes-on"]
+
+
+def test_it_does_not_grow_while_one_of_its_nodes_is_silent(tell):
+    """Nothing can be started again there: planned all the same, the plan was dropped and made anew without end."""
+    story = tell(policy(restarts={"grow_after": "10m"}))
+    story.node("n1", gpus=4)
+    story.node("n2", gpus=4)
+    story.runs("other", gpus=4)
+    story.submit("wide", gpus=4, tasks=2, min_tasks=1, elastic="restart")
+    story.started("wide")
+    story.wait(10 * MINUTE)
+    story.silent("n2")
+    story.ends("other")
+    assert not list(story.decisions("JobGrown"))
+    story.heard("n2")
+    starts_again(story)
+    assert story.members("wide", "running") == [0, 1]

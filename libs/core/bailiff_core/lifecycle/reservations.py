@@ -12,7 +12,7 @@ from bailiff_core.placement.shares import to_shares
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
 
-from .resize import start_again, told_already
+from .resize import heard, start_again, told_already
 
 
 def moved_jobs(pool: Pool) -> Iterator[Decision]:
@@ -90,6 +90,8 @@ def _waiting(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
 def _grown_anew(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]:
     """A gang that does not grow live starts again with those whose room is free; for a plan it waits until all of it is."""
     here = [task for task in job.tasks if task.state in ("starting", "running")]
+    if not heard(pool, job):
+        return
     if job.phase != "running" or len(here) + len(members) < len(job.tasks) or any(task.eviction is not None for task in here):
         return
     ready: list[Task] = []

@@ -41,3 +41,8 @@ def told_already(pool: Pool, job: Job) -> bool:
     if job.demand.elastic != "restart" or job.phase not in GOES_ON:
         return False
     return any(task.start_seq is not None and task.start_seq <= pool.last_fact for task in job.tasks)
+
+
+def heard(pool: Pool, job: Job) -> bool:
+    """Whether every node that its tasks stand on is heard: on one that is not, nothing is started again."""
+    return all(pool.nodes[task.node].state == "ready" for task in job.tasks if task.state in ("starting", "running"))

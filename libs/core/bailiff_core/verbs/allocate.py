@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bailiff_core.lifecycle.resize import told_already
+from bailiff_core.lifecycle.resize import heard, told_already
 from bailiff_core.model.places import ranges
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit
@@ -80,8 +80,11 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     """Where the unit can stand, or a sentence why it cannot now. What only time keeps out is tried again."""
     scene = scene_of(pool)
     too_soon = keeps_from_borrowing(scene, unit)
-    if unit.job.phase == "starting" and told_already(pool, unit.job):
-        too_soon = "it grows once all of it runs"
+    if told_already(pool, unit.job):
+        if unit.job.phase == "starting":
+            too_soon = "it grows once all of it runs"
+        elif not heard(pool, unit.job):
+            too_soon = "it grows once all nodes that it runs on are heard again"
     if too_soon is not None:
         return too_soon
     pool.untried.pop(unit.job.id, None)
