@@ -18,6 +18,10 @@ class Budget:
         self.used += steps
         return True
 
+    def charge(self, steps: int) -> None:
+        """Take `steps` that have been used already: all that is left, where there are not so many."""
+        self.spend(min(steps, self.left))
+
     def part(self, steps: int) -> "Budget":
         """A budget of its own for one sub-search, at most what is left here; `join` it afterwards."""
         return Budget(min(steps, self.left))

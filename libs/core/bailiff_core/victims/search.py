@@ -177,11 +177,11 @@ class Search:
         def weight_of(steps: Sequence[Step]) -> int:
             return sum(weights[step] for step in steps)
 
-        def accept(steps: list[Step]) -> bool:
-            return self._acceptable(steps, with_moves=with_moves)
+        def accept(steps: list[Step], budget: Budget) -> bool:
+            return self._acceptable(steps, budget, with_moves=with_moves)
 
-        def accept_whole(steps: list[Step]) -> bool:
-            return (with_moves or not _one_too_many(fit, steps)) and accept(steps)
+        def accept_whole(steps: list[Step], budget: Budget) -> bool:
+            return (with_moves or not _one_too_many(fit, steps)) and accept(steps, budget)
 
         gated = self.terms.by_set
         best = self._first(fit, order, chains, accept)
@@ -230,7 +230,7 @@ class Search:
     def _fill_back(self, fit: Fit, order: Sequence[Step], accept: Test) -> list[Step]:
         """An irreducible set, where it is allowed, else nothing; all are evicted before and after."""
         victims = put_back_all(fit, order)
-        allowed = not self.terms.by_set or accept(victims)
+        allowed = not self.terms.by_set or accept(victims, self.budget)
         gone = dict.fromkeys(victims)
         for step in order:
             if step not in gone:
@@ -264,15 +264,18 @@ class Search:
             fit.evict(step)
         return found
 
-    def _acceptable(self, steps: Sequence[Step], *, with_moves: bool) -> bool:
+    def _acceptable(self, steps: Sequence[Step], budget: Budget, *, with_moves: bool) -> bool:
+        """The rules' last word on a whole set; where its members may move on, looking for their places costs steps."""
         units = self._units(steps)
         if not with_moves:
             return self.terms.allows(units) and self.terms.objects(units) is None
         mark = self.rooms.mark()
         moved: dict[str, GangPlace] = {}
-        if isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace):
-            moved = find_new_places(self.rooms, steps, Budget(MOVE_STEPS))
+        place, moves = Budget(PLACEMENT_STEPS), Budget(MOVE_STEPS)
+        if isinstance(place_unit(self.rooms, self.unit, place, promised=True), GangPlace):
+            moved = find_new_places(self.rooms, steps, moves)
         self.rooms.rollback(mark)
+        budget.charge(len(steps) + place.used + moves.used)
         taken = taken_for_good(units, moved)
         if not self.terms.allows(units, taken) or self.terms.objects(taken) is not None:
             return False
@@ -280,16 +283,17 @@ class Search:
         there = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
         last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-        return not any(self._stands_beside(unit) for unit in (*whole, *last))  # nobody leaves so that somebody else may move
+        return not any(self._stands_beside(unit, budget) for unit in (*whole, *last))  # nobody leaves so that somebody else may move
 
-    def _stands_beside(self, unit: Unit) -> bool:
+    def _stands_beside(self, unit: Unit, budget: Budget) -> bool:
         """Whether the asker fits although this is put back."""
         mark = self.rooms.mark()
         self.rooms.put_back(unit)
-        fits = not surely_not(self.rooms, self.unit)
+        fits, place = not surely_not(self.rooms, self.unit), Budget(PLACEMENT_STEPS)
         if fits:
-            fits = isinstance(place_unit(self.rooms, self.unit, Budget(PLACEMENT_STEPS), promised=True), GangPlace)
+            fits = isinstance(place_unit(self.rooms, self.unit, place, promised=True), GangPlace)
         self.rooms.rollback(mark)
+        budget.charge(place.used)
         return fits
 
     def _units(self, steps: Iterable[Step]) -> list[Unit]:

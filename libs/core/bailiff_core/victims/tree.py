@@ -8,7 +8,7 @@ from bailiff_core.placement.budget import Budget
 from .candidates import Chain, Step
 from .fit import Fit
 
-Test = Callable[[list[Step]], bool]
+Test = Callable[[list[Step], Budget], bool]
 
 
 class Gate(Protocol):
@@ -55,7 +55,7 @@ def search_tree(
 
     All of `order` is evicted at the start and at the end; later steps of a job come before earlier ones. Each is put back
     where the unit still fits, and then, as an alternative, evicted all the same. accept: the last word on a whole set. Each
-    try costs steps by the nodes it looks at.
+    try costs steps by the nodes it looks at, and the last word what it charges.
     """
     best: list[Step] | None = None
     back: list[bool] = []
@@ -93,7 +93,7 @@ def search_tree(
             if not stays:
                 leave(step)
             continue
-        if not dead and (limit is None or cost < limit) and (accept is None or accept(list(gone))):
+        if not dead and (limit is None or cost < limit) and (accept is None or accept(list(gone), budget)):
             best, limit = list(gone), cost
         dead = False
         while back and not back[-1]:
