@@ -283,7 +283,8 @@ class Search:
         there = dict.fromkeys(unit.job.id for unit in whole)
         earlier = dict.fromkeys(step.before for step in steps)
         last = [step.unit for step in steps if step not in earlier and step.job.id not in there]
-        return not any(self._stands_beside(unit, budget) for unit in (*whole, *last))  # nobody leaves so that somebody else may move
+        # Nobody leaves so that somebody else may move.
+        return not any(self._stands_beside(unit, budget) for unit in (*whole, *last))
 
     def _stands_beside(self, unit: Unit, budget: Budget) -> bool:
         """Whether the asker fits although this is put back."""
