@@ -33,7 +33,8 @@ IMAGES = ("apache/kafka:4.3.0", "python:3.12-slim-bookworm")
 DOMAIN = "pool-a"
 PATIENCE_S = 240.0
 PROMETHEUS = "prom/prometheus:latest"
-SCRAPED = {"bailiff-admission", "bailiff-victim-selection", "bailiff-eviction-executor", "bailiff-node-agent"}
+SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "api", "rollup")
+SCRAPED = {f"bailiff-{name}" for name in SERVICES}
 WITH_PROMETHEUS = ("docker-compose.yml", "deploy/compose/prometheus.yml")
 THREE_BROKERS = ("docker-compose.yml", "deploy/compose/three-brokers.yml")
 
@@ -54,7 +55,13 @@ class Compose:
     def __call__(self, *arguments: str, timeout: float = 1500, check: bool = True) -> str:
         """`docker compose` with these arguments; what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
-        names = ("BAILIFF_KAFKA_PORT", "BAILIFF_KAFKA_PORT_2", "BAILIFF_KAFKA_PORT_3", "BAILIFF_PROMETHEUS_PORT")
+        names = (
+            "BAILIFF_KAFKA_PORT",
+            "BAILIFF_KAFKA_PORT_2",
+            "BAILIFF_KAFKA_PORT_3",
+            "BAILIFF_PROMETHEUS_PORT",
+            "BAILIFF_API_PORT",
+        )
         ports = dict(zip(names, map(str, self.ports), strict=True))
         environment = {**os.environ, **ports, "BAILIFF_KAFKA_HOST": "127.0.0.1", "BAILIFF_IMAGE": self.image}
         command = ["docker", "compose", "-p", self.project, *files, *arguments]
@@ -65,10 +72,12 @@ class Compose:
 
     def prometheus(self, page: str) -> dict[str, Any]:
         """What its Prometheus says about itself."""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ports[3], timeout=10)) as connection:
-            connection.request("GET", f"/api/v1/{page}")
-            found: dict[str, Any] = json.loads(connection.getresponse().read())["data"]
-            return found
+        found: dict[str, Any] = asked(self.ports[3], f"/api/v1/{page}")["data"]
+        return found
+
+    def archive(self, page: str) -> dict[str, Any]:
+        """What the query interface says."""
+        return asked(self.ports[4], f"/v1/{page}")
 
     def left_behind(self) -> list[str]:
         """Everything of this project that the engine still has."""
@@ -80,6 +89,14 @@ class Compose:
             ("images", "-q", self.image),
         )
         return [line for words in asked for line in docker(*words).stdout.split()]
+
+
+def asked(port: int, path: str) -> dict[str, Any]:
+    """The JSON that is served there."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", path)
+        found: dict[str, Any] = json.loads(connection.getresponse().read())
+        return found
 
 
 def docker(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -110,7 +127,7 @@ def compose() -> Iterator[Callable[..., Compose]]:
     made: list[Compose] = []
 
     def make(*files: str) -> Compose:
-        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(4)), files or ("docker-compose.yml",)))
+        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(5)), files or ("docker-compose.yml",)))
         return made[-1]
 
     yield make
@@ -188,6 +205,9 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
 
     verified = await proved(port)
     assert len(verified["epochs"]) >= 2
+    async with asyncio.timeout(PATIENCE_S):
+        while project.archive(f"domains/{DOMAIN}/jobs/last").get("outcome") != "succeeded":  # the archive follows
+            await asyncio.sleep(0.3)
     assert project("exec", "-T", "node-agent", "id", "-u").strip() == "10001"
     project("down", "-v", "--timeout", "30")
     docker("rmi", "-f", project.image)
