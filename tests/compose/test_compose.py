@@ -206,7 +206,7 @@ async def test_jobs_from_the_host_outlive_restarts_of_admission_and_broker(compo
     verified = await proved(port)
     assert len(verified["epochs"]) >= 2
     async with asyncio.timeout(PATIENCE_S):
-        while project.archive(f"domains/{DOMAIN}/jobs/last").get("outcome") != "succeeded":  # the archive follows
+        while project.archive(f"domains/{DOMAIN}/jobs/last").get("outcome") != "succeeded":  # noqa: ASYNC110 - over HTTP
             await asyncio.sleep(0.3)
     assert project("exec", "-T", "node-agent", "id", "-u").strip() == "10001"
     project("down", "-v", "--timeout", "30")
