@@ -57,8 +57,8 @@ async def test_topics_are_created_once_grow_with_the_domains_and_pass_the_check(
         await topics.create_topics(kafka.bootstrap, domains=1)
         had = len(await bus.spans(topics.AUDIT.name))
         assert await topics.create_topics(kafka.bootstrap, domains=had) == []
-        grown = f"bailiff.audit has {had + 1} partitions now, instead of {had}"
-        assert await topics.create_topics(kafka.bootstrap, domains=had + 1) == [grown]
+        grown = [f"{name} has {had + 1} partitions now, instead of {had}" for name in ("bailiff.audit", "bailiff.rollup-state")]
+        assert await topics.create_topics(kafka.bootstrap, domains=had + 1) == grown
         assert await topics.create_topics(kafka.bootstrap, domains=1) == []  # never fewer
         assert len(await bus.spans(topics.AUDIT.name)) == had + 1
         for topic in topics.TOPICS.values():

@@ -8,6 +8,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.system import System
 
+from bailiff_bus.metrics import ROLLUP_METRICS
+
 pytestmark = pytest.mark.kafka
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yml"
@@ -45,7 +47,8 @@ async def test_the_services_tell_what_the_alert_rules_ask_for(system: System) ->
                 found |= {f"{family.name}_total"} if family.type == "counter" else set()
         groups = yaml.safe_load(RULES.read_text())["groups"]
         asked = {name for group in groups for rule in group["rules"] for name in re.findall(r"\bbailiff_\w+", rule["expr"])}
-        assert asked <= found
+        of_rollup = {name for name in asked if name.startswith(tuple(metric.name for metric in ROLLUP_METRICS))}
+        assert asked - of_rollup <= found  # the roll-up does not run here: tests/unit/rollup
 
         watch.tell("leaving")
         watch.tell("urgent")
