@@ -49,6 +49,21 @@ def busy() -> Story:
     return story
 
 
+def displaced() -> tuple[Story, str]:
+    """A job leaves for another, stage by stage, and comes back; and which job that is."""
+    story = busy()
+    story.propose()
+    victim = story.expect("PreemptionDecided").victims[0].job
+    story.begin(victim, after=1_000_000)
+    story.staged(victim, "noticed")
+    story.staged(victim, "checkpoint_committed")
+    story.yields(victim, after=3_000_000)
+    story.started("serve-1")
+    story.ends("serve-1", after=60_000_000)
+    story.started(victim)
+    return story, victim
+
+
 async def test_the_archive_holds_every_byte_and_goes_on_where_it_stopped(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires[:7])
@@ -159,16 +174,7 @@ async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres
 
 
 async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path: Path) -> None:
-    story, log = busy(), Log()
-    story.propose()
-    victim = story.expect("PreemptionDecided").victims[0].job
-    story.begin(victim, after=1_000_000)
-    story.staged(victim, "noticed")
-    story.staged(victim, "checkpoint_committed")
-    story.yields(victim, after=3_000_000)
-    story.started("serve-1")
-    story.ends("serve-1", after=60_000_000)
-    story.started(victim)
+    (story, victim), log = displaced(), Log()
     log.append(story.wires)
     async with Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor:
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)

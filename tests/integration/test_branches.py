@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.archive_kit import Auditor, Log, archived, query
-from tests.integration.test_derived import displaced
+from tests.integration.test_archive import displaced
 from tests.log_builder import Story
 
 from bailiff.branches import order
@@ -45,7 +45,7 @@ def cut(log: Log, story: Story) -> Story:
 
 
 async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(database: str, tmp_path: Path) -> None:
-    log, story, key = Log(), displaced(), tmp_path / "key"
+    log, (story, _), key = Log(), displaced(), tmp_path / "key"
     make_private_key(key)
     often = {"seal_key": key, "seal_records": 4, "seal_seconds": 3600, "usage_seconds": 1}
     log.append(story.wires)
@@ -108,7 +108,7 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
 
 
 async def test_another_log_is_never_followed(database: str, tmp_path: Path) -> None:
-    log, other, story = Log(), Log(), displaced()
+    log, other, (story, _) = Log(), Log(), displaced()
     log.append(story.wires)
     async with Auditor(log, database, tmp_path / "a").running() as auditor:
         await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)

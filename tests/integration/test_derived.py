@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.archive_kit import Auditor, Log, query
-from tests.integration.test_archive import busy
+from tests.integration.test_archive import displaced
 from tests.log_builder import Story
 
 from bailiff.derived import derived
@@ -29,21 +29,6 @@ OTHER = {
     "text": "{0} || 'x'", "integer": "{0} + 1", "bigint": "{0} + 1", "smallint": "{0} + 1", "boolean": "NOT {0}",
     "timestamp with time zone": "{0} + interval '1 second'", "jsonb": """'{{"x": 1}}'""", "bytea": "{0} || 'x'::bytea",
 }  # fmt: skip
-
-
-def displaced() -> Story:
-    """A job leaves for another, stage by stage, and comes back."""
-    story = busy()
-    story.propose()
-    victim = story.expect("PreemptionDecided").victims[0].job
-    story.begin(victim, after=1_000_000)
-    story.staged(victim, "noticed")
-    story.staged(victim, "checkpoint_committed")
-    story.yields(victim, after=3_000_000)
-    story.started("serve-1")
-    story.ends("serve-1", after=60_000_000)
-    story.started(victim)
-    return story
 
 
 async def archive(database: str, folder: Path, story: Story, **settings: object) -> Log:
@@ -69,7 +54,7 @@ async def columns(database: str, table: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: int, database: str, tmp_path: Path) -> None:
-    await archive(database, tmp_path, displaced())
+    await archive(database, tmp_path, displaced()[0])
     whole = await derived(database, None)
     assert (whole.differences, whole.unchecked) == ([], "")
     assert whole.rows > 30
@@ -98,7 +83,7 @@ async def test_a_value_that_was_changed_by_hand_is_named_in_every_table(every: i
 
 
 async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database: str, tmp_path: Path) -> None:
-    await archive(database, tmp_path, displaced())
+    await archive(database, tmp_path, displaced()[0])
     await query(database, "DELETE FROM evictions")
     await query(database, "UPDATE attempts SET attempt = 9 WHERE job = 'serve-1'")
     await query(
@@ -115,7 +100,7 @@ async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database:
 
 
 async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:
-    story = displaced()
+    story = displaced()[0]
     log = await archive(database, tmp_path, story, seal_records=5)
     async with from_archive(database, None) as source:
         await write_stretches(tmp_path / "kept", 5, source.start, source.tree, 0, source.messages, source.seals)

@@ -23,6 +23,7 @@ from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
 
 from .logfile import LogFile, about_line, message_line
 from .problem import ExitCode, Problem
+from .written import put
 
 MANIFEST, FORMAT = "manifest.json", 1
 COMPRESSION = 6
@@ -186,7 +187,7 @@ def _write(
         out.write(about_line(domain, partition).encode())
         out.writelines(line.encode() for line in lines)
     raw = packed.getvalue()
-    _put(folder / name, raw)
+    put(folder / name, raw)
     return {
         "name": name, "first_seq": before.next_seq, "last_seq": after.next_seq - 1, "messages": len(lines), "bytes": len(raw),
         "sha256": hashlib.sha256(raw).hexdigest(), "head": asdict(before), "peaks": [each.hex() for each in peaks],
@@ -204,7 +205,7 @@ def _write_manifest(
     }  # fmt: skip
     if closing is not None:
         manifest["closing"] = {"size": closing.size, "path": [each.hex() for each in closing.path]}
-    _put(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    put(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
@@ -218,13 +219,3 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(ExitCode.USAGE, f"{path}: is no manifest of stretches: {error!r}") from None
     return dict(found)
-
-
-def _put(path: Path, raw: bytes) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(raw)
-        draft.replace(path)
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None

@@ -13,6 +13,7 @@ from typing import Any
 from bailiff.logfile import about_line, message_line
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source
+from bailiff.written import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
@@ -73,8 +74,8 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     if name_original:
         manifest["original"] = _original(source, walk)
     for name, raw in files.items():
-        _put(folder / name, raw)
-    _put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
+        put(folder / name, raw)
+    put(folder / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
     written = sum(len(raw) for raw in files.values())
     return Dataset(anonymiser.head.next_seq, anonymiser.dropped, written, standing_out(tables.rows))
 
@@ -118,13 +119,3 @@ def _refuse_others(folder: Path) -> None:
     found = [folder] if folder.is_file() else list(folder.iterdir()) if folder.exists() else []
     if any(each.name.removesuffix(".draft") not in ours for each in found):
         raise Problem(ExitCode.USAGE, f"{folder} is there already, and is no dataset", "name a folder that is not there yet")
-
-
-def _put(path: Path, raw: bytes) -> None:
-    draft = path.with_name(f"{path.name}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(raw)
-        draft.replace(path)
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None
