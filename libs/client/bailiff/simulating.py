@@ -135,14 +135,6 @@ def ask_of(path: Path) -> tuple["Ask", dict[str, Any]]:
         raise Problem(ExitCode.USAGE, f"{path}: it is no manifest of a simulation: {error}") from None
 
 
-def write(path: Path, text: str) -> None:
-    """A file that was asked for."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
-
-
 def knobs(given: Sequence[str], file: Path | None) -> dict[str, list[object]]:
     """`protections.cooldown.job=0s,10m` and the like, or a YAML file of lists by place."""
     found: dict[str, list[object]] = {}

@@ -17,12 +17,12 @@ from typing import Any, TypedDict
 from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.port import Message
 from bailiff_bus.seals import Closing, SealBody, standing
-from bailiff_bus.walk import Walk
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, consistency_path, leaf_hash
 
 from .logfile import LogFile, about_line, message_line
 from .problem import ExitCode, Problem
+from .walk import Walk, unbroken
 from .written import put
 
 MANIFEST, FORMAT = "manifest.json", 1
@@ -119,11 +119,7 @@ async def write_stretches(
     by_first = {stretch["first_seq"]: stretch for stretch in known}
     async for message in messages:
         wire = walk.judge(message)
-        if walk.broken is not None:
-            raise Problem(
-                ExitCode.FOUND_WRONG, f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}",
-                "nothing beyond the last whole stretch was written; see: bailiff audit verify",
-            )  # fmt: skip
+        unbroken(walk, "nothing beyond the last whole stretch was written; see: bailiff audit verify")
         lines.append(message_line(message))
         if wire is None:
             continue

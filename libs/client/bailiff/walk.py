@@ -5,11 +5,14 @@ from collections.abc import AsyncGenerator, AsyncIterable
 from bailiff_bus.port import Message
 from bailiff_bus.seals import SealedWalk
 from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
-from bailiff_core.records import ChainHead, decode
+from bailiff_core.records import ChainHead, Record, decode
 from bailiff_core.records.wire import UnreadableRecord, time_text
 
+from .problem import ExitCode, Problem
+
 __all__ = [
-    "ORPHANS_SHOWN", "ORPHAN_MEANINGS", "BreakFound", "OrphanFound", "OrphanKind", "Verification", "Walk", "before", "verify",
+    "ORPHANS_SHOWN", "ORPHAN_MEANINGS", "BreakFound", "OrphanFound", "OrphanKind", "Verification", "Walk",
+    "before", "records", "unbroken", "verify",
 ]  # fmt: skip
 
 
@@ -50,3 +53,19 @@ async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -
         if walk.judge(message) is not None and walk.head.next_seq > seq:
             return
         yield message
+
+
+async def records(walk: Walk, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Record, None]:
+    """The records of an unbroken log. Raises `Problem` with this advice where it is broken."""
+    async for message in messages:
+        wire = walk.judge(message)
+        unbroken(walk, advice)
+        if wire is not None:
+            yield decode(wire)
+
+
+def unbroken(walk: Walk, advice: str) -> None:
+    """Raise `Problem` with this advice where the log is broken."""
+    if walk.broken is not None:
+        text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
+        raise Problem(ExitCode.FOUND_WRONG, text, advice)

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that a command writes."""
 
 from pathlib import Path
 
@@ -6,11 +6,19 @@ from .problem import ExitCode, Problem
 
 
 def put(path: Path, raw: bytes) -> None:
-    """Write it beside its place and move it there. Raises `Problem`."""
+    """There whole or not at all: written beside its place and moved there. Raises `Problem`."""
     draft = path.with_name(f"{path.name}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(raw)
         draft.replace(path)
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Where somebody asked for it, which may be a device or a pipe. Raises `Problem`."""
+    try:
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None

@@ -18,6 +18,7 @@ from bailiff.moments import Point, end_of, point, wall_clock
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
+from bailiff.written import write
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
 from bailiff_bus.seals import Disproved, SealChain, SealedWalk
@@ -297,10 +298,7 @@ async def prove(
     if to is None:
         session.out.out(text, highlight=False, end="")
         return
-    try:
-        to.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{to}: cannot be written: {error.strerror}") from None
+    write(to, text)
     session.say(f"{to}: {source.domain}#{seq} under the seal over {seal.size} records, by key {seal.key}")
 
 

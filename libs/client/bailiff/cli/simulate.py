@@ -12,6 +12,7 @@ from rich.table import Table
 from bailiff import simulating
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
+from bailiff.written import write
 
 from .session import Session, command
 
@@ -119,11 +120,11 @@ async def simulate(
         told = json.dumps(runs.manifest(ask, found), indent=1, ensure_ascii=False)
         notes = _notes(ask)
     if manifest is not None:
-        simulating.write(manifest, told + "\n")
+        write(manifest, told + "\n")
     if log is not None:
-        simulating.write(log, "".join(lines))
+        write(log, "".join(lines))
     if report is not None:
-        simulating.write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
+        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
     for note in notes:
         session.say(note, "dim")
     tables = simulator("report")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bailiff import simulating
 from bailiff.simulating import simulator
+from bailiff.written import write
 
 from .session import Session
 from .simulate import Cluster, Compress, Every, Jobs, Length, Mix, Restart, Save, Seeds, Skip, Tiers
@@ -64,10 +65,10 @@ async def tune(
     data = {"ask": ask.as_json(), "knobs": turned, "most": most, "high": high, "points": [asdict(point) for point in points]}
     told = json.dumps(data, indent=1, ensure_ascii=False)
     if manifest is not None:
-        simulating.write(manifest, told + "\n")
+        write(manifest, told + "\n")
     if report is not None:
         notes = [f"{len(points)} settings on {trace}, cluster {ask.cluster}, {seeds} seed{'s' if seeds > 1 else ''}"]
-        simulating.write(report, simulator("report").frontier_page(f"Knobs of a policy on {trace}", notes, points, told))
+        write(report, simulator("report").frontier_page(f"Knobs of a policy on {trace}", notes, points, told))
     session.show(data, lambda: _table(points, list(turned)))
     if report is not None:
         session.say(f"report: {report}")

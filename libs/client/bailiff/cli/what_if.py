@@ -1,6 +1,6 @@
 """`bailiff what-if`: the pool's own past under another policy."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +10,12 @@ from rich.progress import Progress
 
 from bailiff.policyfile import read_policy
 from bailiff.problem import ExitCode, Problem
-from bailiff.sources import Source
+from bailiff.simulating import simulator
+from bailiff.walk import Walk, records
 from bailiff.whatiftable import what_if_table
-from bailiff_bus.walk import Walk
+from bailiff.written import write
 from bailiff_core.model.policy import Policy
-from bailiff_core.records import Record, decode
+from bailiff_core.records import Record
 
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
@@ -49,32 +50,26 @@ async def what_if(
         if source.start.next_seq:
             text = f"{file} begins with record {source.start.next_seq}: what-if needs the log from its first record on"
             raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
-        records = [record async for record in _records(source)]
+        read = [record async for record in records(Walk(source.domain), source.messages, "see: bailiff audit verify")]
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found = _compared(source.domain, records, rules, begin, to, bars)
-    from bailiff_sim.what_if import compared  # here, so that other commands load no simulator
-
-    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **compared(found)}
+        found = _compared(source.domain, read, rules, begin, to, bars)
+    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **simulator("what_if").compared(found)}
     session.show(said, lambda: what_if_table(said))
     if report is not None:
-        from bailiff_sim.what_if_report import page
-
-        _write(report, page(found, said))
+        write(report, simulator("what_if_report").page(found, said))
         session.say(f"{report}: the same with plots")
 
 
 def _compared(domain: str, records: list[Record], rules: Policy, begin: str | None, to: str | None, bars: Progress) -> "WhatIf":
-    from bailiff_sim.from_log import from_log
-    from bailiff_sim.what_if import what_if
-
     since, until = (moment(option, text, records) for option, text in (("--from", begin), ("--to", to)))
     if since is not None and until is not None and until <= since:
         raise Problem(ExitCode.USAGE, f"--to {to} is not after --from {begin}")
     try:
-        log = from_log(records, domain, until)
+        log = simulator("from_log").from_log(records, domain, until)
     except ValueError as error:
         raise Problem(ExitCode.NOT_FOUND, f"{domain}: {error}") from None
-    return what_if(log, rules, since, _told(bars))
+    found: WhatIf = simulator("what_if").what_if(log, rules, since, _told(bars))
+    return found
 
 
 def moment(option: str, text: str | None, records: list[Record]) -> int | None:
@@ -92,24 +87,6 @@ def moment(option: str, text: str | None, records: list[Record]) -> int | None:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)
 
 
-async def _records(source: Source) -> AsyncIterator[Record]:
-    walk = Walk(source.domain)
-    async for message in source.messages:
-        wire = walk.judge(message)
-        if walk.broken is not None:
-            text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
-            raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
-        if wire is not None:
-            yield decode(wire)
-
-
 def _told(bars: Progress) -> Callable[[str, int, int], None]:
     tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
     return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Problem(ExitCode.USAGE, f"{path}: cannot be written: {error.strerror}") from None

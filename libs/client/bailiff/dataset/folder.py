@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ from typing import Any
 from bailiff.logfile import about_line, message_line
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source
+from bailiff.walk import Walk, records
 from bailiff.written import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
-from bailiff_bus.walk import Walk
 from bailiff_core.engine import RELEASE
-from bailiff_core.records import Record, decode
 
 from .anonymise import MONDAY, Anonymiser, anonymised
 from .columns import ABOUT, TABLES
@@ -51,7 +50,8 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     _refuse_others(folder)
     walk, anonymiser, tables = Walk(source.domain), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.domain), 0)]
-    async for record, wire in anonymised(_records(source, walk), anonymiser):
+    whole = records(walk, source.messages, "nothing was written; see: bailiff audit verify")
+    async for record, wire in anonymised(whole, anonymiser):
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
@@ -85,16 +85,6 @@ def _original(source: Source, walk: Walk) -> dict[str, Any]:
     sealed = [seal for seal in source.seals if isinstance(seal, LogSealed) and seal.size <= walk.head.next_seq]
     about: dict[str, Any] = {"domain": source.domain, "records": walk.head.next_seq, "hash": walk.head.hash}
     return about | ({"sealed": {"size": sealed[-1].size, "root": sealed[-1].root, "key": sealed[-1].key}} if sealed else {})
-
-
-async def _records(source: Source, walk: Walk) -> AsyncIterator[Record]:
-    async for message in source.messages:
-        wire = walk.judge(message)
-        if walk.broken is not None:
-            text = f"the chain is broken at seq {walk.broken['seq']}: {walk.broken['meaning']}"
-            raise Problem(ExitCode.FOUND_WRONG, text, "nothing was written; see: bailiff audit verify")
-        if wire is not None:
-            yield decode(wire)
 
 
 def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
