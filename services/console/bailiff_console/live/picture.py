@@ -40,7 +40,6 @@ class Picture:
         self._ticks = 0
         self._head = b""
         self._classes = b"[]"
-        self._policy = -1
         self._boards: dict[Show, bytes] = {}
 
     def all_anew(self, pool: Pool, hash_: str, orphans: int = 0) -> None:
@@ -48,15 +47,14 @@ class Picture:
         for kept in (self._nodes, self._jobs, self._projects, self._node_rows, self._standing, self._nodes_of):
             kept.clear()
         self._queue = []
-        self.update(pool, hash_, Touched(jobs=dict.fromkeys(pool.jobs), nodes=dict.fromkeys(pool.nodes)), [], orphans)
+        self.update(pool, hash_, Touched(everything=True), [], orphans)
 
     def update(self, pool: Pool, hash_: str, touched: Touched, events: Iterable[bytes], orphans: int = 0) -> Change:
         """Bring the rows of what was touched up to date. Returns what changed."""
         before, self.place = self.place, Place(self.place.pool, pool.seq, hash_)
         self._ticks += 1
-        everything = pool.policy_revision != self._policy
-        names = pool.jobs if everything else touched.jobs
-        numbers = dict.fromkeys(pool.nodes) if everything else dict(touched.nodes)
+        names = dict.fromkeys([*pool.jobs, *self._jobs]) if touched.everything else touched.jobs
+        numbers = dict.fromkeys(pool.nodes) if touched.everything else dict(touched.nodes)
         for name in names:
             self._stand(pool, name, numbers)
         jobs, jobs_gone = self._update_jobs(pool, names)
@@ -65,8 +63,7 @@ class Picture:
         told = list(events)
         self.events.extend(told)
         classes = None
-        if everything:
-            self._policy = pool.policy_revision
+        if touched.everything:
             classes = self._classes = orjson.dumps(present.classes(pool)) if pool.policy is not None else b"[]"
         row = present.pool_row(pool, pool.now, orphans, list(self._node_rows.values())) if pool.policy is not None else None
         self._head = b'"seq":%d,"time":%b,"pool":%b' % (pool.seq, orjson.dumps(present.moment(pool.now)), orjson.dumps(row))

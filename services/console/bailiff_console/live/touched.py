@@ -4,13 +4,17 @@ from dataclasses import dataclass, field
 
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import Record
+from bailiff_core.records import Record, decisions, facts
+
+EVERYTHING = (facts.PolicyApplied, facts.ClockStepped)  # priorities, and every time that is kept
+TO_ANOTHER = (decisions.PreemptionDecided, decisions.ReservationDropped, facts.PlanGivenUp)  # for whom somebody leaves
 
 
 @dataclass(slots=True)
 class Touched:
-    """Names of jobs, numbers of nodes."""
+    """Names of jobs, numbers of nodes. everything: all of them."""
 
+    everything: bool = False
     jobs: dict[str, None] = field(default_factory=dict)
     nodes: dict[int, None] = field(default_factory=dict)
     _asking: frozenset[str] = frozenset()
@@ -19,6 +23,9 @@ class Touched:
         """The next record. pool: just after it."""
         self.jobs.update(jobs_of(record))
         data = record.data
+        self.everything = self.everything or isinstance(data, EVERYTHING)
+        if isinstance(data, TO_ANOTHER):
+            self.jobs.update(pool.leaving)
         for name in (getattr(data, "node", None), *getattr(data, "nodes", ())):
             number = pool.node_numbers.get(name) if isinstance(name, str) else None
             if number is not None:
@@ -39,5 +46,6 @@ class Touched:
 
     def clear(self) -> None:
         """Everything is up to date."""
+        self.everything = False
         self.jobs.clear()
         self.nodes.clear()
