@@ -17,6 +17,8 @@ from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
 from bailiff_bus.until_first import until_first
 from bailiff_bus.view import DomainView, StateDiverged
+from bailiff_console.past.snapshots import Moment, Snapshots
+from bailiff_console.past.walk import Past, head_after
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
 
@@ -36,8 +38,9 @@ LINES_FROM = 2000  # records before the end of the log: those are told, so that 
 class Followed:
     """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once."""
 
-    def __init__(self, bus: Bus, place: Domain, metrics: Metrics, snapshots: Path) -> None:
-        self.bus, self.place, self._metrics, self._folder = bus, place, metrics, snapshots / place.identity[:16]
+    def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
+        self.bus, self.place, self._metrics, self._folder = bus, place, metrics, folder / place.identity[:16]
+        self.past = Past(bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots))
         self.pages = Pages()
         self.fault: str | None = None
         self.ready = False
@@ -85,10 +88,13 @@ class Followed:
                     await asyncio.sleep(PAUSE_AFTER_FAULT_S)
                     await self._again()
         finally:
+            await self.past.close()
             await self.view.close()
 
     async def _again(self) -> None:
         await self.view.close()
+        await self.past.close()
+        self.past.snapshots.forget()
         self._new(kept=False)
 
     async def _follow(self) -> None:
@@ -99,6 +105,7 @@ class Followed:
                 await self.view.close()
                 self._new(kept=False)
                 self._opened = True
+            self.past.snapshots.forget(self.view.pool.seq)  # the log confirms nothing beyond that
         if not self.ready:
             await self.view.catch_up()
             gc.freeze()  # the state stays
@@ -143,7 +150,10 @@ class Followed:
         record, pool = entry.record, self.view.pool
         if record.seq == 0:
             self.memo.clear()  # what was kept was not confirmed, and the log is read from its start
+            self.past.snapshots.forget()
         self.memo.take(record, pool)
+        if record.turn_end and self.past.snapshots.wants(record.seq, self.view.reader.known_end):
+            self.past.snapshots.keep(Moment(pool, self.memo, head_after(entry), entry.offset + 1))
         if self.ready:
             self._touched.take(record, pool)
             self._lines += event_lines(record, pool)
@@ -169,7 +179,7 @@ class Followed:
             recalled = Memo.from_data(found["memo"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
-        self.memo.why, self.memo.owners, self.memo.tallies = recalled.why, recalled.owners, recalled.tallies
+        self.memo.become(recalled)
         return True
 
 
