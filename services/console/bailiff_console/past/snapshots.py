@@ -7,6 +7,7 @@ confirms; one of these that cannot be read is thrown away, and the pool is folde
 import json
 import zlib
 from bisect import bisect_right
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -56,7 +57,7 @@ class Snapshots:
         self.fault: str | None = None
         self._kept: list[_Kept] = []
         self._read = False
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="console-past")
+        self._writer: ThreadPoolExecutor | None = None
 
     def before(self, *, seq: int | None = None, time: int | None = None) -> Moment:
         """The newest that is not after this record, or this time (µs); the empty pool where there is none."""
@@ -99,7 +100,7 @@ class Snapshots:
         path = self.folder / f"{moment.seq:012d}.past"
         kept = [each for each in self._all() if each.seq != moment.seq]
         self._kept = sorted([*kept, _Kept(moment.seq, time_value(moment.head.time), path)], key=lambda each: each.seq)
-        self._writer.submit(self._write, path, json.dumps(about).encode(), state)
+        self._later(self._write, path, json.dumps(about).encode(), state)
         while len(self._kept) > self.most:
             gaps = [
                 (after.seq - before.seq, at) for at, (before, after) in enumerate(zip(self._kept, self._kept[2:], strict=False))
@@ -124,7 +125,9 @@ class Snapshots:
 
     def settle(self) -> None:
         """Until all that is to be kept is on disk."""
-        self._writer.submit(lambda: None).result()
+        if self._writer is not None:
+            self._writer.shutdown()
+            self._writer = None
 
     def forget(self, seq: int = -1) -> None:
         """All that are after this record: the log no longer holds what they are of."""
@@ -140,6 +143,11 @@ class Snapshots:
                     self._kept.append(_Kept(int(path.stem), time_value(about["head"]["time"]), path))
         return self._kept
 
+    def _later(self, work: Callable[..., None], *arguments: object) -> None:
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, thread_name_prefix="console-past")
+        self._writer.submit(work, *arguments)
+
     def _load(self, kept: _Kept) -> Moment | None:
         self.settle()
         try:
@@ -153,7 +161,7 @@ class Snapshots:
 
     def _drop(self, kept: _Kept) -> None:
         self._kept = [each for each in self._kept if each.seq != kept.seq]
-        self._writer.submit(_unlink, kept.path)
+        self._later(_unlink, kept.path)
 
 
 def _unlink(path: Path) -> None:

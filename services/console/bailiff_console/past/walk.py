@@ -49,7 +49,8 @@ class Past:
             yield walk.moment
 
     async def close(self) -> None:
-        """Let go of what it reads."""
+        """Let go of what it reads, and have all of it on disk."""
+        await asyncio.to_thread(self.snapshots.settle)
         await self._close(*self._walks)
 
     async def _nearest(self, seq: int | None, time: int | None) -> "_Walk":
