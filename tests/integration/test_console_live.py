@@ -14,6 +14,7 @@ from tests.log_builder import SECOND, Story, policy
 from bailiff_bus import topics
 from bailiff_console.live import pages
 from bailiff_core.records import Wire
+from bailiff_core.records.decisions import PreemptionDecided
 
 PROJECTS = [{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]
 
@@ -250,3 +251,60 @@ async def until(condition: Any) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def preempted(world: World) -> World:
+    """serve-1 came, needed four GPUs, and train-2 left for it; it is back in the queue."""
+    story = world.story
+    story.runs("train-2", gpus=4, project="blue", after=60 * SECOND)
+    story.submit("serve-1", gpus=4, cls="inference", project="blue", after=60 * SECOND)
+    story.propose()
+    story.begin("train-2")
+    story.ends("train-2", code=85)
+    story.started("serve-1")
+    world.write()
+    return world
+
+
+async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(preempted: World) -> None:
+    records = preempted.story.records
+    (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
+    async with preempted.console() as console:
+        told = await console.get(f"/pools/pool-a/decisions/{seq}")
+        assert (told["type"], told["verb"], told["asker"]["job"]) == ("bailiff.audit.PreemptionDecided.v1", "preempt", "serve-1")
+        (victim,) = told["chosen"]
+        others = [each for each in told["candidates"] if each["verb"] == told["verb"]]
+        assert {each["job"] for each in others if each["chosen"]} == {victim["job"]}
+        assert told["before"]["seq"] == seq - 1
+        states = [told[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
+        assert states == ["running", "evicting"]
+        (node,) = told["after"]["nodes"]
+        assert {cell[0] for cell in told["before"]["nodes"][node]["gpus"]} == {"held"}
+        assert {(cell[0], cell[2]) for cell in told["after"]["nodes"][node]["gpus"]} == {("leaving", "serve-1")}
+        questions = [section["question"] for section in told["sections"]]
+        assert questions[0] == "Who leaves, for whom, and why these?"
+        assert "What came of it?" in questions
+
+        explained = await console.get(f"/pools/pool-a/explain/{victim['job']}", all="1")
+        assert "Why did it have to leave?" in [section["question"] for section in explained["sections"]]
+        assert explained["candidates"]
+        assert seq in [each for section in explained["sections"] for says in section["says"] for each in says["seqs"]]
+        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == told["sections"]
+        on_node = await console.get(f"/pools/pool-a/explain/{node}@now")
+        assert on_node["then"]["node"] == node
+
+        details = await console.get(f"/pools/pool-a/jobs/{victim['job']}")
+        assert details["summary"]["evictions"] == 1
+        assert details["class"]["priority_class"] == "train"
+        assert any("serve-1" in line for line in details["events"])
+        projects = (await console.get("/pools/pool-a/at", seq=records[-1].seq))["projects"]
+        assert projects["blue"]["evictions_caused"] == 1
+        assert sum(each["evictions_suffered"] for each in projects.values()) == 1
+
+        assert "nobody" in (await console.refused(404, "/pools/pool-a/jobs/nobody"))["detail"]
+        assert "nobody" in (await console.refused(404, "/pools/pool-a/explain/nobody"))["detail"]
+        await console.refused(404, "/pools/pool-a/decisions/100000")
+        await console.refused(404, "/pools/pool-a/explain/100000")
+        await console.refused(400, "/pools/pool-a/explain/n1@yesterday")
+        assert (await console.get("/pools/pool-a/decisions/0"))["candidates"] is None

@@ -11,7 +11,7 @@ from .answers import Answer
 from .archive import ArchiveProxy
 from .live import stream
 from .live.pools import Pools
-from .past import at
+from .past import at, decision, explain
 
 Readiness = Callable[[], Mapping[str, str | None]]
 
@@ -32,7 +32,7 @@ def application(pools: Pools, archive: ArchiveProxy, readiness: Readiness, *, mo
         found = dict(readiness())
         return Answer(found, status_code=503 if any(found.values()) else 200)
 
-    for room in (stream, at, archived):
+    for room in (stream, at, explain, decision, archived):
         app.include_router(room.router)
     app.include_router(web.router)  # last: it takes every address that is left
     return app

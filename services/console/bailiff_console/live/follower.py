@@ -23,6 +23,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
 
 from .eventlines import event_lines
+from .histories import Histories
 from .memo import Memo
 from .pages import Pages
 from .picture import Picture
@@ -54,7 +55,7 @@ class Followed:
 
     def _new(self, *, kept: bool) -> None:
         """Begin from what was kept, or from the log's first record."""
-        self.memo = Memo()
+        self.memo, self.histories = Memo(), Histories()
         self.picture = Picture(self.place.name, self.memo)
         self.view = _View(self, self.bus, self._metrics, self._folder if kept else None)
         self._opened, self.ready = False, False
@@ -150,8 +151,10 @@ class Followed:
         record, pool = entry.record, self.view.pool
         if record.seq == 0:
             self.memo.clear()  # what was kept was not confirmed, and the log is read from its start
+            self.histories.clear()
             self.past.snapshots.forget()
         self.memo.take(record, pool)
+        self.histories.take(entry, pool)
         if record.turn_end and self.past.snapshots.wants(record.seq, self.view.reader.known_end):
             self.past.snapshots.keep(Moment(pool, self.memo, head_after(entry), entry.offset + 1))
         if self.ready:
@@ -163,7 +166,9 @@ class Followed:
     def keep_memo(self, seq: int) -> None:
         """Beside the view's snapshot, which is of this record, too."""
         draft = self._memo_file.with_suffix(".draft")
-        draft.write_text(json.dumps({"seq": seq, "memo": self.memo.to_data()}), encoding="utf-8")
+        draft.write_text(
+            json.dumps({"seq": seq, "memo": self.memo.to_data(), "histories": self.histories.to_data()}), encoding="utf-8"
+        )
         draft.replace(self._memo_file)
 
     @property
@@ -176,10 +181,10 @@ class Followed:
             found = json.loads(self._memo_file.read_text(encoding="utf-8"))
             if found["seq"] != self.view.pool.seq:
                 return False
-            recalled = Memo.from_data(found["memo"])
+            self.memo.become(Memo.from_data(found["memo"]))
+            self.histories.become(found["histories"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
-        self.memo.become(recalled)
         return True
 
 

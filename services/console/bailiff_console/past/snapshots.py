@@ -71,6 +71,16 @@ class Snapshots:
             self._drop(each)
         return Moment(Pool(), Memo(), ChainHead(self.domain), 0)
 
+    def place_before(self, seq: int) -> tuple[ChainHead, int]:
+        """Where a state stands from which the log can be read on to this record: just before it, or earlier."""
+        kept = self._all()
+        self.settle()
+        for each in reversed(kept[: bisect_right(kept, seq - 1, key=lambda each: each.seq)]):
+            about = _about(each.path)
+            if about is not None:
+                return ChainHead(**about["head"]), int(about["offset"])
+        return ChainHead(self.domain), 0
+
     def newest_before(self, seq: int) -> int:
         """The record that it would be; -1 for none."""
         kept = self._all()
