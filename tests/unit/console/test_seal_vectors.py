@@ -32,7 +32,7 @@ def published() -> list[LogSealed | SealingKey | SealsSetAside]:
         over_five,
         make_key(SECOND_KEY, "a100", HASHES[0], FIRST_KEY),
         over_seven,
-        make_aside(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, "größer \"als\" gedacht", time + 3),
+        make_aside(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, 'größer "als" gedacht', time + 3),
         sealed(SECOND_KEY, 9, 5, time + 4),
     ]
 
