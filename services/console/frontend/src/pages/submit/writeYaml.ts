@@ -21,7 +21,8 @@ export function writeYaml(fields: JobFields): string {
 
 const isPairs = (name: string): name is PairField => (PAIRS as readonly string[]).includes(name);
 
-function line(name: TextField, text: string): string[] {
+function line(name: TextField, typed: string): string[] {
+  const text = typed.trim();
   if (text === "") return [];
   if (TEXTS[name] === "bool") return [`${name}: ${text}`];
   if (TEXTS[name] === "list") {
