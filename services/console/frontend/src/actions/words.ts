@@ -1,15 +1,15 @@
 import type { Affected } from "./requests";
 
-/** Work in thousandths of a GPU-second: `42 GPU-seconds`, `3.5 GPU-minutes`, `12 GPU-hours`. */
+/** Work in thousandths of a GPU-second: `42 GPU-s`, `3.5 GPU-min`, `12 GPU-h`. */
 export function gpuTime(milli: number): string {
   const steps: [number, string][] = [
-    [3_600_000, "GPU-hour"],
-    [60_000, "GPU-minute"],
-    [1_000, "GPU-second"],
+    [3_600_000, "GPU-h"],
+    [60_000, "GPU-min"],
+    [1_000, "GPU-s"],
   ];
   const [size, unit] = steps.find(([least]) => milli >= least) ?? steps[2]!;
   const amount = Math.round((milli / size) * 10) / 10;
-  return `${amount.toLocaleString("en")} ${unit}${amount === 1 ? "" : "s"}`;
+  return `${amount.toLocaleString("en")} ${unit}`;
 }
 
 /** `moves to node-2`, `leaves`. */

@@ -19,6 +19,7 @@ export function Editor({ label, value, onInput, faults = NONE }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const editing = useRef<Editing | null>(null);
   const heard = useRef(onInput);
+  const typed = useRef<string[]>([]); // on its way out: when it comes back as `value`, the editor may be further already
   const [state, become] = useState<"loading" | "there" | "plain">("loading");
   heard.current = onInput;
   const newest = useRef(value);
@@ -28,7 +29,10 @@ export function Editor({ label, value, onInput, faults = NONE }: Props) {
     import("./codemirror").then(
       ({ edit }) => {
         if (gone || !host.current) return;
-        editing.current = edit(host.current, label, newest.current, (text) => heard.current(text));
+        editing.current = edit(host.current, label, newest.current, (text) => {
+          typed.current.push(text);
+          heard.current(text);
+        });
         become("there");
       },
       () => !gone && become("plain"),
@@ -39,7 +43,11 @@ export function Editor({ label, value, onInput, faults = NONE }: Props) {
       editing.current = null;
     };
   }, []);
-  useEffect(() => editing.current?.put(value), [value, state]);
+  useEffect(() => {
+    const own = typed.current.indexOf(value);
+    if (own >= 0) typed.current.splice(0, own + 1);
+    else editing.current?.put(value);
+  }, [value, state]);
   useEffect(() => editing.current?.mark(faults), [faults, state]);
   return (
     <div class="editor">

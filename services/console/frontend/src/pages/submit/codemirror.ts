@@ -12,9 +12,9 @@ import { marks, type LineFault } from "./marks";
 const fromOutside = Annotation.define<boolean>();
 
 const theme = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem", height: "100%" },
+  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem", minHeight: "280px", maxHeight: "72vh" },
   "&.cm-focused": { outline: "2px solid var(--focus)", outlineOffset: "-2px" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
+  ".cm-scroller": { overflow: "auto", fontFamily: "var(--mono)", lineHeight: "1.55" },
   ".cm-content": { caretColor: "var(--ink)", paddingBlock: "8px" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--ground)", color: "var(--ink-faint)", borderRight: "1px solid var(--line)" },
@@ -38,7 +38,6 @@ const colours = HighlightStyle.define([
 export interface Editing {
   put(text: string): void;
   mark(faults: readonly LineFault[]): void;
-  label(label: string): void;
   end(): void;
 }
 
@@ -72,7 +71,6 @@ export function edit(host: HTMLElement, label: string, text: string, onInput: (t
       const found: Diagnostic[] = marks(doc.toString(), faults).map((each) => ({ ...each, severity: "error" as const }));
       view.dispatch(setDiagnostics(view.state, found));
     },
-    label: (next) => view.contentDOM.setAttribute("aria-label", next),
     end: () => view.destroy(),
   };
 }

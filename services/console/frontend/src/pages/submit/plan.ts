@@ -49,8 +49,11 @@ export const VERDICTS: Record<Outcome, { tone: Tone; sign: string; text: string 
 /** The sentences that the page does not show otherwise: victims stand in a table, the record number below it. */
 export function told({ sentences, answer }: Pick<Plan, "sentences" | "answer">): string[] {
   const table = Boolean(answer?.decision?.victims.length);
-  return sentences.filter((sentence) => !/^computed at /.test(sentence) && !(table && /^\s/.test(sentence))).map((sentence) => sentence.trim().replace(/; for it must leave:$/, "."));
+  const left = sentences.filter((sentence) => !/^computed at /.test(sentence) && !(table && /^\s/.test(sentence)));
+  return left.map((sentence) => ended(sentence.trim().replace(/; for it must leave:$/, "").replace(/^in all /, "In all ")));
 }
+
+const ended = (text: string): string => (/[.:!?]$/.test(text) ? text : `${text}.`);
 
 /** What becomes of one of them, as its sentence ends. */
 export function fate(victim: Victim, sentences: string[]): string {
