@@ -14,7 +14,7 @@ class Answers:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._waiting: dict[str, asyncio.Future[Outcome]] = {}
+        self._waiting: dict[str, list[asyncio.Future[Outcome]]] = {}
 
     def take(self, entry: Entry) -> None:
         """The next record of any pool's log."""
@@ -29,13 +29,17 @@ class Answers:
     @contextmanager
     def awaited(self, id: str) -> Iterator["asyncio.Future[Outcome]"]:  # noqa: A002 - of the request
         """To be begun before the request goes out."""
-        found = self._waiting[id] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        others = self._waiting.setdefault(id, [])
+        others.append(found)
         try:
             yield found
         finally:
-            del self._waiting[id]
+            others.remove(found)
+            if not others:
+                del self._waiting[id]
 
     def _tell(self, id: str | None, outcome: Outcome) -> None:  # noqa: A002
-        found = self._waiting.get(id or "")
-        if found is not None and not found.done():
-            found.set_result(outcome)
+        for found in self._waiting.get(id or "", ()):
+            if not found.done():
+                found.set_result(outcome)

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bailiff import present
-from bailiff.client import Client
+from bailiff.client import Client, Outcome
+from bailiff_bus.envelope import content_digest
 from bailiff_bus.messages import RequestBody, SubmitJob
 from bailiff_console.door.person import Person
-from bailiff_console.door.problems import Fault, Refused
 from bailiff_console.door.rights import OF_NODES, refusal
+from bailiff_console.problems import Fault, Refused
+from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
 
 from .answers import Answers
@@ -47,16 +49,24 @@ class Desk:
         followed = self.followed(name)
         body, job, project = await self._read(followed.pool, person, asked)
         _allow(person, asked.kind, project, followed.pool)
-        id = uuid.uuid4().hex  # noqa: A001 - of the request
-        with self.answers.awaited(id) as answer:
-            await self._client.request(name, body, id=id, actor=person.name)
-            outcome = None
-            if (await asyncio.wait({answer}, timeout=self._answer_within))[0]:
-                outcome = answer.result()
+        id = asked.id or uuid.uuid4().hex  # noqa: A001 - of the request
+        outcome = self._remembered(followed.pool, id, content_digest(body.TYPE, name, body.to_json(), person.name))
+        if outcome is None:
+            with self.answers.awaited(id) as answer:
+                await self._client.request(name, body, id=id, actor=person.name)
+                if (await asyncio.wait({answer}, timeout=self._answer_within))[0]:
+                    outcome = answer.result()
         told: dict[str, Any] = {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}
         if outcome is not None:
             told |= {"accepted": outcome.accepted, "seq": outcome.seq, "code": outcome.code, "reason": outcome.reason}
         return told
+
+    def _remembered(self, pool: Pool, id: str, digest: str) -> Outcome | None:  # noqa: A002
+        """The answer to the same request, where it was asked before. Raises `Refused` where the id was used for another one."""
+        memo = pool.requests.get(request_key(self._client.source, id))
+        if memo is not None and memo.digest != digest:
+            raise Refused(409, f"the id {id} was used for another request, at #{memo.seq}: choose a new one")
+        return Outcome(True, memo.seq) if memo is not None else None
 
     async def preview(self, name: str, person: Person, asked: Asked) -> dict[str, Any]:
         """What it would cause, and why this person could not ask for it."""

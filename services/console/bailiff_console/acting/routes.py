@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from bailiff_console.door.body import whole_body
 from bailiff_console.door.headers import OWN
-from bailiff_console.door.problems import Refused
 from bailiff_console.door.routes import Signed
+from bailiff_console.problems import Refused
 
 from .asked import LARGEST_JOB, LARGEST_POLICY, asked_in, fields_of, text_in
 from .desk import Desk, faulty

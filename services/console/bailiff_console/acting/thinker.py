@@ -9,7 +9,7 @@ import orjson
 
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.logs import logger
-from bailiff_console.door.problems import Refused
+from bailiff_console.problems import Refused
 from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.model.pool import Pool
 

@@ -14,7 +14,7 @@ from bailiff.problem import ExitCode
 from bailiff_bus.logs import logger
 from bailiff_bus.settings import KafkaSettings
 from bailiff_console.door.person import Person
-from bailiff_console.door.problems import Refused
+from bailiff_console.problems import Refused
 
 MODULE = "bailiff_console.acting.whatif_child"
 MOST_AT_ONCE = 2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-from .problems import Refused
+from bailiff_console.problems import Refused
 
 ARRIVES_WITHIN_S = 30.0
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from bailiff_console.problems import Refused
+
 from .names import usable_groups, usable_name
-from .problems import Refused
 from .proxies import Proxies
 
 RawHeaders = Sequence[tuple[bytes, bytes]]

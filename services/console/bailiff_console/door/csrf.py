@@ -3,7 +3,8 @@
 import hmac
 from collections.abc import Mapping
 
-from .problems import Refused
+from bailiff_console.problems import Refused
+
 from .sessions import Session
 
 TOKEN_HEADER = "x-csrf-token"  # noqa: S105 - the name of a header

@@ -55,7 +55,7 @@ def gate_of(settings: DoorSettings) -> Gate:
         proxies=proxies,
         roles=read_roles(settings.console_roles) if settings.console_roles is not None else None,
         sessions=Sessions(settings.console_session_idle_s, settings.console_session_most_s),
-        rates=Rates(settings.console_changes_per_minute, settings.console_sign_ins_per_minute),
+        rates=Rates(settings.console_posts_per_minute, settings.console_sign_ins_per_minute),
         attempts=Attempts(),
         by_header=ByHeader(proxies, settings.console_user_header, settings.console_groups_header) if mode == "header" else None,
         provider=Provider(settings) if mode == "oidc" else None,

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bailiff_console.problems import Refused
+
 from .body import bounded, check_size
 from .cookies import SESSION, cookie_name, read_cookie
 from .csrf import check_change, check_json, check_reading
 from .gate import Gate
 from .headers import with_security
-from .problems import Refused
 from .proxies import FORWARDED_FOR
 from .sessions import Session
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from .problems import Refused
+from bailiff_console.problems import Refused
+
 from .settings import is_loopback
 
 HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
@@ -14,7 +15,8 @@ class Origin:
     """Of a console with this address, or, without one, on this machine alone."""
 
     def __init__(self, url: str | None) -> None:
-        self._url = url.rstrip("/").lower() if url is not None else None
+        told = url.rstrip("/").lower() if url is not None else None
+        self._url = told if told is not None and not is_loopback(urlsplit(told).hostname or "") else None
 
     def of(self, headers: Mapping[str, str]) -> str:
         """`https://bailiff.example.org`. Raises `Refused` where the request was meant for another name."""

@@ -5,7 +5,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from .problems import Refused
+from bailiff_console.problems import Refused
 
 
 def not_signed_in(request: Request, refused: Refused) -> Response:

@@ -8,7 +8,7 @@ from limits import RateLimitItem, RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from .problems import Refused
+from bailiff_console.problems import Refused
 
 
 class Rates:

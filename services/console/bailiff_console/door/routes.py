@@ -6,6 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from bailiff_console.problems import Refused
+
 from .attempts import LASTS_S
 from .cookies import SESSION, SIGNING_IN, cookie_name, drop_cookie, read_cookie, set_cookie
 from .gate import Gate
@@ -15,7 +17,6 @@ from .names import usable_name
 from .oidc import ProviderFailed, tell
 from .pages import not_signed_in
 from .person import Person
-from .problems import Refused
 from .sessions import Session
 
 SEE_OTHER = 303

@@ -21,15 +21,18 @@ Seconds = Annotated[int, Field(ge=1)]
 class DoorSettings(ServiceSettings):
     """console_sign_in: `local`, one person on this machine; `header`, a reverse proxy says who it is; `oidc`.
 
-    console_host: where the page answers. console_url: its address as browsers see it. console_user: who it is with `local`.
+    console_host: where the page answers. console_in_container: with `local`, also listen where others could reach it, because only
+    this machine's loopback is led there. console_url: its address as browsers see it. console_user: who it is with `local`.
     console_roles: the file that says who may do what; none: with `local` the person is an operator, else everybody only looks.
     console_proxies: addresses of reverse proxies, whose headers count. console_user_header, console_groups_header: in which the
     proxy names the person and, with commas between, the groups. oidc_*: the provider, this console's registration with it, and
     which claims are the name and the groups. console_session_*_s: a session ends after so long without a request, and in all.
+    console_posts_per_minute: of one person; console_sign_ins_per_minute: from one address. console_largest_body_bytes: of one.
     """
 
     console_sign_in: Literal["local", "header", "oidc"] = "local"
     console_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    console_in_container: bool = False
     console_url: str | None = None
     console_user: str = ""
     console_roles: Path | None = None
@@ -45,7 +48,7 @@ class DoorSettings(ServiceSettings):
     oidc_algorithms: Annotated[tuple[str, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256")
     console_session_idle_s: Seconds = 28_800
     console_session_most_s: Seconds = 86_400
-    console_changes_per_minute: Annotated[int, Field(ge=1)] = 60
+    console_posts_per_minute: Annotated[int, Field(ge=1)] = 240
     console_sign_ins_per_minute: Annotated[int, Field(ge=1)] = 20
     console_largest_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
 
@@ -57,7 +60,7 @@ class DoorSettings(ServiceSettings):
         return self
 
     def _local_fault(self) -> str | None:
-        if self.console_sign_in != "local" or is_loopback(self.console_host):
+        if self.console_sign_in != "local" or is_loopback(self.console_host) or self.console_in_container:
             return None
         return (
             f"console_host is {self.console_host}, and with console_sign_in local whoever reaches the page is its one person: "

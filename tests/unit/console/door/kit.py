@@ -10,7 +10,8 @@ import yaml
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 
-from bailiff_console.door import refusals, routes
+from bailiff_console import problems
+from bailiff_console.door import routes
 from bailiff_console.door.gate import Gate, gate_of
 from bailiff_console.door.middleware import Door
 from bailiff_console.door.settings import DoorSettings
@@ -29,7 +30,7 @@ def application(gate: Gate, look_every: float = 5.0) -> FastAPI:
     app = FastAPI(openapi_url=None)
     app.state.gate = gate
     app.include_router(routes.router)
-    refusals.register(app)
+    problems.register(app)
     app.state.changes = []
 
     @app.get("/api/thing")

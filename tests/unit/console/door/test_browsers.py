@@ -233,7 +233,7 @@ def test_pages_of_our_own_are_where_one_comes_back_to(to: str, goes: str) -> Non
 
 
 async def test_too_many_changes_are_refused_for_a_while_and_only_those_of_that_person(tmp_path: Path) -> None:
-    told: dict[str, Any] = {**HTTPS, "console_changes_per_minute": 3}
+    told: dict[str, Any] = {**HTTPS, "console_posts_per_minute": 3}
     app = application(gate_with(**told))
     about = {"peer": PROXY, "host": "bailiff.example.org", "https": True}
     async with (

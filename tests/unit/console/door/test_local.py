@@ -47,6 +47,15 @@ def test_it_listens_on_loopback(host: str) -> None:
     assert load_settings(DoorSettings, console_host=host).console_sign_in == "local"
 
 
+async def test_in_a_container_it_listens_for_the_loopback_that_is_led_there_under_its_names_alone() -> None:
+    gate = gate_with(console_host="0.0.0.0", console_in_container=True, console_url="http://127.0.0.1:8640")
+    async with browser(application(gate), peer="172.18.0.1", host="evil.example:8640") as client:
+        is_problem(await client.get("/auth/sign-in"), 421)
+    for host in ("127.0.0.1:8640", "localhost:8640"):
+        async with browser(application(gate), peer="172.18.0.1", host=host) as client:
+            await token_of(client)
+
+
 async def test_health_is_told_to_whoever_asks_under_whatever_name() -> None:
     async with browser(application(gate_with()), host="10.0.0.7:1", peer=STRANGER) as client:
         assert (await client.get("/healthz")).json() == {"alive": True}
