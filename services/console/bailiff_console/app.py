@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from . import archive as archived
-from . import problems, web
+from . import logs, problems, web
 from .answers import Answer
 from .archive import ArchiveProxy
 from .live import stream
@@ -20,7 +20,7 @@ def application(pools: Pools, archive: ArchiveProxy, readiness: Readiness, *, mo
     """pools, archive: what the routers ask, as `app.state.pools` and `app.state.archive`."""
     app = FastAPI(title="Bailiff's console", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.pools, app.state.archive, app.state.most_pages = pools, archive, most_pages
-    app.state.boards = at.Boards()
+    app.state.boards, app.state.reading_logs = at.Boards(), set()
     problems.register(app)
 
     @app.get("/healthz")
@@ -32,7 +32,7 @@ def application(pools: Pools, archive: ArchiveProxy, readiness: Readiness, *, mo
         found = dict(readiness())
         return Answer(found, status_code=503 if any(found.values()) else 200)
 
-    for room in (stream, at, explain, decision, archived):
+    for room in (stream, at, explain, decision, logs, archived):
         app.include_router(room.router)
     app.include_router(web.router)  # last: it takes every address that is left
     return app

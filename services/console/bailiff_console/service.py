@@ -42,6 +42,7 @@ class ConsoleService:
         self.archive = ArchiveProxy(settings.api, token)
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
+        self.app = application(self.pools, self.archive, self.readiness, most_pages=settings.console_pages)
         self.address = ""
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -54,10 +55,9 @@ class ConsoleService:
         """Until asked to stop."""
         told = self._settings
         listening = self._listen()
-        app = application(self.pools, self.archive, self.readiness, most_pages=told.console_pages)
         server = _Server(
             uvicorn.Config(
-                app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
+                self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
                 limit_concurrency=told.console_pages + OTHERS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
             )
         )  # fmt: skip
