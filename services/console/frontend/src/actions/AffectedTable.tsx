@@ -16,8 +16,8 @@ export function AffectedTable({ pool, rows }: { pool: string; rows: Affected[] }
         { head: "Class", cell: (row) => row.priority_class },
         { head: "It", cell: does },
         { head: "GPUs", right: true, cell: (row) => row.gpus },
-        { head: "Notice", right: true, cell: (row) => duration(row.grace_s) },
-        { head: "Work lost", right: true, cell: (row) => (row.lost_gpu_ms ? gpuTime(row.lost_gpu_ms) : "none") },
+        { head: "Notice", right: true, cell: (row) => (row.what === "starts" ? "" : duration(row.grace_s)) },
+        { head: "Loses at most", right: true, cell: (row) => (row.what === "starts" ? "" : row.lost_gpu_ms ? gpuTime(row.lost_gpu_ms) : "none") },
       ]}
     />
   );
