@@ -39,7 +39,7 @@ export function newId(): string {
 
 export const preview = (pool: string, asked: Asked): Promise<Preview> => post(poolPath(pool, "preview"), asked);
 
-export const send = (pool: string, id: string, asked: Asked): Promise<Answer> => post(poolPath(pool, "requests"), asked, { "idempotency-key": id });
+export const send = (pool: string, id: string, asked: Asked): Promise<Answer> => post(poolPath(pool, "requests"), { ...asked, id });
 
 export const asRefusal = (failure: unknown): Refusal =>
   failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));

@@ -48,14 +48,14 @@ async function ask<T>(path: string, init: RequestInit): Promise<T> {
 export const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
   ask<T>(path, { headers: { accept: "application/json" }, ...(signal ? { signal } : {}) });
 
-const send = <T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> =>
+const send = <T>(method: string, path: string, body?: unknown): Promise<T> =>
   ask<T>(path, {
     method,
-    headers: { "content-type": "application/json", "x-csrf-token": csrf, ...headers },
+    headers: { "content-type": "application/json", "x-csrf-token": csrf },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
 
-export const post = <T>(path: string, body: unknown, headers?: Record<string, string>): Promise<T> => send<T>("POST", path, body, headers);
+export const post = <T>(path: string, body: unknown): Promise<T> => send<T>("POST", path, body);
 export const remove = <T>(path: string): Promise<T> => send<T>("DELETE", path);
 
 /** `/api/pools/{pool}/…` with each part encoded. */

@@ -6,7 +6,7 @@ import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { Failure } from "../../ui/Failure";
 import { ResultView } from "./ResultView";
-import { WhatIfRun } from "./run";
+import { WhatIfRun, type Doing } from "./run";
 import { ends, STRETCHES, type Stretch } from "./stretch";
 
 /** The same past, decided again under the edited policy. */
@@ -61,7 +61,7 @@ export function PastPart({ pool, yaml, hindrance }: { pool: string; yaml: string
           {stretch.value === "own" && <p class="hint soft">A time in UTC, as in 2026-11-01 or 2026-11-01 12:30, or a record's number.</p>}
           {"fault" in chosen && <p class="fault">{chosen.fault}</p>}
           {hindrance && !busy && <p class="soft">{hindrance}</p>}
-          {state.at === "running" && <Progress done={state.done} of={state.of} />}
+          {state.at === "running" && <Progress doing={state.doing} done={state.done} of={state.of} />}
           {state.at === "cancelled" && <p class="soft">It was cancelled.</p>}
           {state.at === "failed" && <Failure refusal={state.refusal} />}
         </div>
@@ -71,13 +71,14 @@ export function PastPart({ pool, yaml, hindrance }: { pool: string; yaml: string
   );
 }
 
-function Progress({ done, of }: { done: number; of: number }) {
+function Progress({ doing, done, of }: { doing: Doing; done: number; of: number }) {
   const part = of ? Math.min(1, done / of) : null;
   return (
     <div class="progress">
       <progress max={1} {...(part === null ? {} : { value: part })} aria-label="The simulation" />
       <span class="soft number" role="status">
-        {part === null ? "Reading the log…" : `${Math.floor(part * 100)} %`}
+        {doing === "reading" ? "Reading the log" : "Simulating"}
+        {part === null ? "…" : `, ${Math.floor(part * 100)} %`}
       </span>
     </div>
   );

@@ -29,7 +29,10 @@ export function ResultView({ pool, result, report, outdated }: { pool: string; r
         </div>
         {report && (
           <p>
-            <a href={report}>The whole report, with plots</a>
+            <a href={report} target="_blank" rel="noopener">
+              The whole report, with plots
+            </a>{" "}
+            <span class="soft">(a page of its own)</span>
           </p>
         )}
       </Card>

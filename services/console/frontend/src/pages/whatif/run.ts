@@ -6,9 +6,11 @@ import { draft, dropDraft, keepDraft } from "../submit/drafts";
 import type { WhatIfResult } from "./result";
 import type { Ends } from "./stretch";
 
-/** `/api/what-ifs/{id}`. done, of: how far it is; of 0: not known yet. */
+export type Doing = "reading" | "simulating";
+
+/** `/api/what-ifs/{id}`. done, of: how far it is, in records read or in turns simulated; of 0: not known yet. */
 export interface Told {
-  state: string;
+  state: Doing | "done" | "failed" | "cancelled";
   done: number;
   of: number;
   result: WhatIfResult | null;
@@ -21,8 +23,9 @@ interface Kept {
   yaml: string;
 }
 
-type State = { at: "idle" } | { at: "asking" } | { at: "running"; done: number; of: number; stopping: boolean } | { at: "done"; result: WhatIfResult; report: string | null } | { at: "cancelled" } | { at: "failed"; refusal: Refusal };
+type State = { at: "idle" } | { at: "asking" } | { at: "running"; doing: Doing; done: number; of: number; stopping: boolean } | { at: "done"; result: WhatIfResult; report: string | null } | { at: "cancelled" } | { at: "failed"; refusal: Refusal };
 
+const BEGUN: State = { at: "running", doing: "reading", done: 0, of: 0, stopping: false };
 const AGAIN_MS = 700;
 const LATER_MS = 3_000;
 
@@ -40,7 +43,7 @@ export class WhatIfRun {
     this.id = kept?.id ?? null;
     this.yaml.value = kept?.yaml ?? null;
     if (this.id !== null) {
-      this.state.value = { at: "running", done: 0, of: 0, stopping: false };
+      this.state.value = BEGUN;
       void this.look();
     }
   }
@@ -57,7 +60,7 @@ export class WhatIfRun {
       this.id = id;
       this.yaml.value = yaml;
       keepDraft(this.key, { id, yaml } satisfies Kept);
-      this.state.value = { at: "running", done: 0, of: 0, stopping: false };
+      this.state.value = BEGUN;
       await this.look();
     } catch (failure) {
       this.state.value = { at: "failed", refusal: asRefusal(failure) };
@@ -94,9 +97,9 @@ export class WhatIfRun {
       if (this.id !== id || this.ended || before.at !== "running") return;
       if (told.result) this.over({ at: "done", result: told.result, report: told.report ?? null }, true);
       else if (told.state === "cancelled") this.over({ at: "cancelled" });
-      else if (told.state === "failed") this.over({ at: "failed", refusal: new Refusal(500, "The simulation failed", told.detail ?? "") });
+      else if (told.state === "failed" || told.state === "done") this.over({ at: "failed", refusal: new Refusal(500, "The simulation failed", told.detail ?? "") });
       else {
-        this.state.value = { at: "running", done: told.done, of: told.of, stopping: before.stopping };
+        this.state.value = { at: "running", doing: told.state, done: told.done, of: told.of, stopping: before.stopping };
         this.timer = setTimeout(() => void this.look(), AGAIN_MS);
       }
     } catch (failure) {
