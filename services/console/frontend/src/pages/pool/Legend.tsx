@@ -75,7 +75,7 @@ export function Legend({ groups, tally, measure, lit, onLit }: Props) {
         ))}
         {tally.states.free > tally.usable && (
           <li title="Nobody is on them, and nobody gets them: their node takes no work">
-            <Swatch face={{ cell: ["free", null, null, [], null], group: null, promised: null, idle: true }} /> idle{" "}
+            <Swatch face={{ cell: ["free", null, null, [], null], group: null, promised: null, idle: true }} /> out of use{" "}
             <span class="number soft">{tally.states.free - tally.usable}</span>
           </li>
         )}
