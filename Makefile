@@ -17,8 +17,8 @@ install: $(VENV)/.installed ## virtual environment with all distributions and th
 
 install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 
-demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs)
-	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS)
+demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
+	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS) $(if $(STAY),--stay)
 
 up: install ## start the same system and leave it running
 	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS)

@@ -40,7 +40,7 @@ class ConsoleService:
         self._settings, self._bus, self._watch = settings, bus, watch
         token = settings.api_token.get_secret_value() if settings.api_token is not None else None
         self.archive = ArchiveProxy(settings.api, token)
-        self.pools = Pools(bus, watch, metrics, settings.state_dir / "console")
+        self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.address = ""
 
@@ -64,10 +64,11 @@ class ConsoleService:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         logger().info("the page is there", at=self.address)
         try:
-            await until_first(asyncio.shield(serving), self.pools.run(), stop.wait())
+            await until_first(asyncio.shield(serving), self.pools.run(), self.archive.look(), stop.wait())
         finally:
             server.should_exit = True
             await serving
+            await self.archive.close()
             await self._bus.close()
             await self._watch.close()
 
