@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from . import archive as archived
-from . import problems, web
+from . import logs, problems, web
 from .acting import routes as acting
 from .acting.desk import Desk
 from .acting.whatifs import WhatIfs
@@ -35,7 +35,7 @@ def application(
     """What the routers ask is in `app.state`, each under its name here."""
     app = FastAPI(title="Bailiff's console", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.pools, app.state.archive, app.state.most_pages = pools, archive, most_pages
-    app.state.boards = at.Boards()
+    app.state.boards, app.state.reading_logs = at.Boards(), set()
     app.state.gate, app.state.desk, app.state.what_ifs = gate, desk, what_ifs
     problems.register(app)
 
@@ -48,7 +48,7 @@ def application(
         found = dict(readiness())
         return Answer(found, status_code=503 if any(found.values()) else 200)
 
-    for room in (door, acting, stream, at, explain, decision, archived):
+    for room in (door, acting, stream, at, explain, decision, logs, archived):
         app.include_router(room.router)
     app.include_router(web.router)  # last: it takes every address that is left
     app.add_middleware(Door, gate=gate)

@@ -53,6 +53,9 @@ class ConsoleService:
         self.gate = gate_of(settings)
         self.desk = Desk(self.pools, Client(bus, source=self.name, private_key=_key_of(settings)), Thinker())
         self.what_ifs = WhatIfs(settings.kafka)
+        self.app = application(
+            self.pools, self.archive, self.readiness, self.gate, self.desk, self.what_ifs, most_pages=settings.console_pages
+        )
         self.address = ""
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -65,12 +68,9 @@ class ConsoleService:
         """Until asked to stop."""
         told = self._settings
         listening = self._listen()
-        app = application(
-            self.pools, self.archive, self.readiness, self.gate, self.desk, self.what_ifs, most_pages=told.console_pages
-        )
         server = _Server(
             uvicorn.Config(
-                app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
+                self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
                 limit_concurrency=told.console_pages + OTHERS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
                 proxy_headers=False,  # whose headers count, the door says
             )
