@@ -14,8 +14,8 @@ from bailiff_console.problems import Refused
 SEEDS = 50
 JOB = {"name": "new", "project": "vision", "gpus": 1, "command": "x"}
 ODD: list[Any] = [
-    None, True, 0, -1, 1.5, 10**30, 2**63, "", "x", "x" * 5000, "\x00", "\x1b[31m", "<script>alert(1)</script>", "a\nb", "é" * 100,
-    [], {}, [[]], {"a": {"b": []}}, ["x"] * 500, "1e999999999",
+    None, True, 0, -1, 1.5, 10**30, 2**63, "", "x", "x" * 5000, "\x00", "\x1b[31m", "<script>alert(1)</script>", "a\nb",
+    "é" * 100, [], {}, [[]], {"a": {"b": []}}, ["x"] * 500, "1e999999999",
     "-1", "NaN", "30m", "*", "../..", "0x" + "f" * 2000, ".inf", "9" * 4400,
 ]  # fmt: skip
 FIELDS = [
@@ -73,7 +73,8 @@ def odd_job(chance: random.Random) -> str:
 BROKEN = [
     b"", b"{", b"[]", b"null", b'"x"', b"1" * 5000, b"{" * 100_000, b"[" * 100_000, b'{"kind": NaN}', b"\xff\xfe",
     b'{"kind": "\\ud800"}',
-    b'{"kind":"pause","job":"\\ud800"}', b'{"kind":"pause"}', b'{"kind":"pause","job":"a","job":"b","x":1}', b'{"kind":"pause","job":7}',
+    b'{"kind":"pause","job":"\\ud800"}', b'{"kind":"pause"}',
+    b'{"kind":"pause","job":"a","job":"b","x":1}', b'{"kind":"pause","job":7}',
     b'{"kind":"scale","job":"a","tasks":1e400}', b'{"kind":"scale","job":"a","tasks":' + b"9" * 5000 + b"}", b"\x00",
     b'{"kind":["pause"]}', b'{"kind":{"a":1}}', b'{"kind":"drain","node":"n","deadline":5}',
     b'{"kind":"drain","node":"n","mode":"now"}',

@@ -98,7 +98,8 @@ async def as_(desk: Desk, name: str) -> None:
 
 
 OF_JOBS: dict[str, dict[str, Any]] = {
-    "cancel": {}, "pause": {}, "resume": {}, "migrate": {}, "evict": {}, "scale": {"tasks": 2}, "set": {"priority_class": "train"},
+    "cancel": {}, "pause": {}, "resume": {}, "migrate": {}, "evict": {}, "scale": {"tasks": 2},
+    "set": {"priority_class": "train"},
 }  # fmt: skip
 
 
