@@ -103,8 +103,9 @@ class BusyLog:
 
     def _record(self, data: Payload, n: int, epoch: int) -> Record:
         return Record(
-            domain=DOMAIN, seq=self.pool.seq + 1 + n, epoch=epoch, turn=self.pool.turn + 1, turn_end=False, time=self.now, prev="",
-            writer="w", engine="bench/0/1", policy=1, type=data.type_name(), data=data, cause=f"bailiff.requests/0/{self.pool.seq}",
+            domain=DOMAIN, seq=self.pool.seq + 1 + n, epoch=epoch, turn=self.pool.turn + 1, turn_end=False, time=self.now,
+            prev="", writer="w", engine="bench/0/1", policy=1, type=data.type_name(), data=data,
+            cause=f"bailiff.requests/0/{self.pool.seq}",
         )  # fmt: skip
 
 
