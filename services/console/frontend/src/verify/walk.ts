@@ -21,6 +21,8 @@ export class Walk {
   readonly leaves: Uint8Array[] = [];
   checked = 0;
   passedOver = 0;
+  /** The hash of the first record. */
+  identity = "";
   found: Line | null = null;
   /** The first record was taken as it is: what came before it was not looked at. */
   readonly anchored: boolean;
@@ -42,6 +44,7 @@ export class Walk {
     else {
       this.head = after;
       this.checked += 1;
+      if (after.nextSeq === 1) this.identity = after.hash;
       if (!this.anchored) this.leaves.push(leafHash(fromHex(after.hash)));
       if (after.nextSeq - 1 === this.wanted) this.found = line;
     }
@@ -73,6 +76,7 @@ export function underSeal(walk: Walk, seal: Seal): Inclusion {
   const leaves = walk.leaves.slice(0, seal.size);
   const fail = (words: string): Inclusion => ({ ok: false, seal, path: [], words });
   if (leaves.length < seal.size) return fail(`${seal.size} records were sealed, but only ${leaves.length} of them are there: the log was cut short or replaced.`);
+  if (seal.size <= walk.wanted) return fail(`Record #${walk.wanted} is not under the seal over ${seal.size} records.`);
   const [root, sealed] = [rootOf(leaves), fromHex(seal.root)];
   const path = inclusionPath(leaves, walk.wanted);
   if (!included(leaves[walk.wanted]!, walk.wanted, seal.size, path, sealed) || root.some((byte, at) => byte !== sealed[at])) {
