@@ -5,14 +5,20 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus
+from bailiff_console.service import ConsoleService
+from bailiff_console.settings import ConsoleSettings
 from bailiff_devstack import free_port
 from bailiff_devstack.stack import Stack
 
 CONSOLE = "console"
+POLL_S = 0.02
 PATIENCE_S = 60.0
 
 
@@ -126,3 +132,54 @@ async def page(
     async with client.stream("GET", f"/api/pools/{pool}/live", params={"show": show}, headers=headers, timeout=None) as answer:
         assert answer.status_code == 200, await answer.aread()
         yield Page(answer.aiter_lines(), heard or Heard())
+
+
+async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:
+    """As the one person of a console on this machine. The headers for whatever this person asks for."""
+    answer = await client.get("/auth/sign-in")
+    assert answer.status_code == 303, answer.text
+    return {"x-csrf-token": (await client.get("/api/me")).json()["csrf"]}
+
+
+class Console:
+    """The real service in this process, on buses that the test gives it."""
+
+    def __init__(self, bus: Bus, watch: Bus, folder: Path, **settings: Any) -> None:
+        values = {"console_port": 0, "state_dir": folder, "instance": CONSOLE, **settings}
+        self.service = ConsoleService(ConsoleSettings(**values), Metrics(), bus, watch)
+        self.http: httpx.AsyncClient
+
+    @asynccontextmanager
+    async def running(self, *pools: str) -> AsyncIterator["Console"]:
+        """While this lasts; from when it follows these."""
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.service.run(stop))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not all(self.follows(pool) for pool in pools) or not self.service.address:
+                    if work.done():
+                        work.result()
+                    await asyncio.sleep(POLL_S)
+            async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
+                await sign_in(self.http)
+                yield self
+        finally:
+            stop.set()
+            await work
+
+    def follows(self, pool: str) -> bool:
+        """Whether it has read this pool's log to its end."""
+        return any(each.name == pool and each.ready for each in self.service.pools.all())
+
+    async def get(self, path: str, **parameters: Any) -> Any:
+        """The answer, which must be one."""
+        answer = await self.http.get(f"/api{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, path: str, **parameters: Any) -> Any:
+        """The problem."""
+        answer = await self.http.get(f"/api{path}", params=parameters)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        return answer.json()

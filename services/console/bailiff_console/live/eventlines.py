@@ -15,6 +15,6 @@ def event_lines(record: Record, pool: Pool) -> Iterator[bytes]:
         yield orjson.dumps(
             {
                 "seq": row["seq"], "time": row["time"], "type": record.type.rsplit(".", 1)[-1], "word": row["type"],
-                "job": row["job"], "project": row["project"], "node": row["node"], "text": row["reason"],
+                "job": row["job"] or None, "project": row["project"] or None, "node": row["node"] or None, "text": row["reason"],
             }
         )  # fmt: skip

@@ -7,6 +7,7 @@ another one, is folded anew, and every page gets a fresh board.
 import asyncio
 import gc
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
 from bailiff_bus.until_first import until_first
 from bailiff_bus.view import DomainView, StateDiverged
+from bailiff_console.past.snapshots import Moment, Snapshots
+from bailiff_console.past.walk import Past, head_after
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
 
 from .eventlines import event_lines
+from .histories import Histories
 from .memo import Memo
 from .pages import Pages
 from .picture import Picture
@@ -34,14 +38,19 @@ LINES_FROM = 2000  # records before the end of the log: those are told, so that 
 
 
 class Followed:
-    """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once."""
+    """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once.
 
-    def __init__(self, bus: Bus, place: Domain, metrics: Metrics, snapshots: Path) -> None:
-        self.bus, self.place, self._metrics, self._folder = bus, place, metrics, snapshots / place.identity[:16]
+    heard: called with each record from then on, once it is folded.
+    """
+
+    def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
+        self.bus, self.place, self._metrics, self._folder = bus, place, metrics, folder / place.identity[:16]
+        self.past = Past(bus, place.name, place.partition, Snapshots(self._folder / "past", place.name, most_snapshots))
         self.pages = Pages()
         self.fault: str | None = None
         self.ready = False
         self.unwritable: str | None = None
+        self.heard: Callable[[Entry], None] = lambda _: None
         self._changed = asyncio.Event()
         self._touched = Touched()
         self._lines: list[bytes] = []
@@ -51,7 +60,7 @@ class Followed:
 
     def _new(self, *, kept: bool) -> None:
         """Begin from what was kept, or from the log's first record."""
-        self.memo = Memo()
+        self.memo, self.histories = Memo(), Histories()
         self.picture = Picture(self.place.name, self.memo)
         self.view = _View(self, self.bus, self._metrics, self._folder if kept else None)
         self._opened, self.ready = False, False
@@ -85,10 +94,13 @@ class Followed:
                     await asyncio.sleep(PAUSE_AFTER_FAULT_S)
                     await self._again()
         finally:
+            await self.past.close()
             await self.view.close()
 
     async def _again(self) -> None:
         await self.view.close()
+        await self.past.close()
+        self.past.snapshots.forget()
         self._new(kept=False)
 
     async def _follow(self) -> None:
@@ -99,6 +111,7 @@ class Followed:
                 await self.view.close()
                 self._new(kept=False)
                 self._opened = True
+            self.past.snapshots.forget(self.view.pool.seq)  # the log confirms nothing beyond that
         if not self.ready:
             await self.view.catch_up()
             gc.freeze()  # the state stays
@@ -143,8 +156,14 @@ class Followed:
         record, pool = entry.record, self.view.pool
         if record.seq == 0:
             self.memo.clear()  # what was kept was not confirmed, and the log is read from its start
+            self.histories.clear()
+            self.past.snapshots.forget()
         self.memo.take(record, pool)
+        self.histories.take(entry, pool)
+        if record.turn_end and self.past.snapshots.wants(record.seq, self.view.reader.known_end):
+            self.past.snapshots.keep(Moment(pool, self.memo, head_after(entry), entry.offset + 1))
         if self.ready:
+            self.heard(entry)
             self._touched.take(record, pool)
             self._lines += event_lines(record, pool)
         elif entry.offset + LINES_FROM >= self.view.reader.known_end:
@@ -153,7 +172,9 @@ class Followed:
     def keep_memo(self, seq: int) -> None:
         """Beside the view's snapshot, which is of this record, too."""
         draft = self._memo_file.with_suffix(".draft")
-        draft.write_text(json.dumps({"seq": seq, "memo": self.memo.to_data()}), encoding="utf-8")
+        draft.write_text(
+            json.dumps({"seq": seq, "memo": self.memo.to_data(), "histories": self.histories.to_data()}), encoding="utf-8"
+        )
         draft.replace(self._memo_file)
 
     @property
@@ -166,10 +187,10 @@ class Followed:
             found = json.loads(self._memo_file.read_text(encoding="utf-8"))
             if found["seq"] != self.view.pool.seq:
                 return False
-            recalled = Memo.from_data(found["memo"])
+            self.memo.become(Memo.from_data(found["memo"]))
+            self.histories.become(found["histories"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
-        self.memo.why, self.memo.owners, self.memo.tallies = recalled.why, recalled.owners, recalled.tallies
         return True
 
 

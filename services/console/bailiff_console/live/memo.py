@@ -31,8 +31,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Memo:
-    """By job, and by project."""
+    """By job, and by project. began: the time of the log's first record, µs."""
 
+    began: int = 0
     why: dict[str, Why] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -40,6 +41,8 @@ class Memo:
     def take(self, record: Record, pool: Pool) -> None:
         """The next record. pool: just after it."""
         data = record.data
+        if record.seq == 0:
+            self.began = record.time
         self._note_why(record, pool)
         match data:
             case facts.JobSubmitted():
@@ -58,8 +61,11 @@ class Memo:
 
     def clear(self) -> None:
         """Nothing is known."""
-        for each in (self.why, self.owners, self.tallies):
-            each.clear()
+        self.become(Memo())
+
+    def become(self, other: "Memo") -> None:
+        """The same as this one."""
+        self.began, self.why, self.owners, self.tallies = other.began, other.why, other.owners, other.tallies
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
@@ -69,6 +75,7 @@ class Memo:
     def from_data(cls, data: Any) -> "Memo":
         """What `to_data` wrote. Raises `KeyError` or `TypeError` for anything else."""
         return cls(
+            int(data["began"]),
             {job: Why(**each) for job, each in data["why"].items()},
             dict(data["owners"]),
             {project: Tally(**each) for project, each in data["tallies"].items()},

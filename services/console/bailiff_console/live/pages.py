@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from .change import Change, Show
 from .picture import Picture
@@ -43,8 +44,8 @@ class Page:
         if messages:
             self._news.set()
 
-    async def take(self, picture: Picture, wait: float) -> bytes | None:
-        """The next message; none after so many seconds."""
+    async def take(self, picture: Callable[[], Picture], wait: float) -> bytes | None:
+        """The next message; none after so many seconds. picture: the present one."""
         if not self.afresh and not self._waiting:
             self._news.clear()
             try:
@@ -54,7 +55,7 @@ class Page:
                 return None
         if self.afresh:
             self.afresh = False
-            return picture.board(self.show)
+            return picture().board(self.show)
         return self._waiting.popleft()
 
 

@@ -77,9 +77,12 @@ class Picture:
         """Everything that a page with these parts shows, as an event."""
         made = self._boards.get(show)
         if made is None:
-            data = b"{%b}" % b",".join(self._members(show))
-            made = self._boards[show] = event("board", data, str(self.place))
+            made = self._boards[show] = event("board", b"{%b}" % self.members(show), str(self.place))
         return made
+
+    def members(self, show: Show) -> bytes:
+        """What stands between the braces of that."""
+        return b",".join(self._members(show))
 
     def pool_row(self) -> Any:
         """The pool's row, or null before there is a policy."""

@@ -23,12 +23,17 @@ BEHIND_FROM = 50  # records; below that what is read and what is there are apart
 
 
 class Pools:
-    """watch: a connection that gives up soon, to tell whether Kafka answers. now: µs UTC."""
+    """watch: a connection that gives up soon, to tell whether Kafka answers. snapshots: so many of each pool's past.
+
+    now: µs UTC.
+    """
 
     def __init__(
-        self, bus: Bus, watch: Bus, metrics: Metrics, folder: Path, now: Callable[[], int] = lambda: time.time_ns() // 1000
-    ) -> None:
+        self, bus: Bus, watch: Bus, metrics: Metrics, folder: Path, snapshots: int = 64,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:  # fmt: skip
         self._bus, self._watch, self._metrics, self._folder, self._now = bus, watch, metrics, folder, now
+        self._snapshots = snapshots
         self._followed: dict[str, Followed] = {}
         self._looked: dict[int, int] = {}  # the end of each partition in which no pool was found
         self._spans: Mapping[int, Span] = {}
@@ -107,7 +112,7 @@ class Pools:
         found = await Client(self._watch, source="console").domains()
         for place in found.values():
             if place.name not in self._followed:
-                followed = self._followed[place.name] = Followed(self._bus, place, self._metrics, self._folder)
+                followed = self._followed[place.name] = Followed(self._bus, place, self._metrics, self._folder, self._snapshots)
                 group.create_task(followed.run())
                 logger().info("following a pool", domain=place.name, partition=place.partition)
         self._looked = fresh

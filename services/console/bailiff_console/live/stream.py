@@ -45,6 +45,7 @@ async def live(
     pool: str,
     show: Annotated[str, Query(description="Parts, by commas.", max_length=200)] = "nodes,jobs,projects,queue",
     last_event_id: Annotated[str | None, Header(max_length=300)] = None,
+    after: Annotated[str | None, Query(description="As Last-Event-ID, for a page that connects anew.", max_length=300)] = None,
 ) -> Response:
     """A board, then each change of it, at most five times a second."""
     parts = frozenset(part for part in show.split(",") if part)
@@ -56,7 +57,7 @@ async def live(
     followed = found.get(pool)
     if sum(len(each.pages) for each in found.all()) >= request.app.state.most_pages:
         raise busy(f"{request.app.state.most_pages} pages are open already (BAILIFF_CONSOLE_PAGES)")
-    return _Stream(found, followed, parts, last_event_id)
+    return _Stream(found, followed, parts, last_event_id or after)
 
 
 class _Stream(Response):
@@ -70,7 +71,7 @@ class _Stream(Response):
         """Until the page goes away, or takes nothing any more."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with suppress(TimeoutError):
-            await until_first(_gone(receive), self._send_all(send))
+            await until_first(gone(receive), self._send_all(send))
 
     async def _send_all(self, send: Send) -> None:
         async for message in self._messages():
@@ -85,11 +86,12 @@ class _Stream(Response):
             yield b"retry: %d\n\n" % RETRY_MS
             yield self._pools.state(followed)
             while True:
-                yield await page.take(followed.picture, HEARTBEAT_S) or b": still here\n\n"
+                yield await page.take(lambda: followed.picture, HEARTBEAT_S) or b": still here\n\n"
         finally:
             followed.pages.leave(page)
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Until the page is not there any more."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+
+import { summary, typeWords } from "./records";
+import { becauseOf, few, gpuCount, gpuTime, numbers, ruleSays } from "./terms";
+
+test("GPU-time in the unit that people would choose", () => {
+  expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
+    "0 GPU-s", "1 GPU-s", "60 GPU-s", "1.0 GPU-min", "3.1 GPU-min", "1.0 GPU-h", "3.4 GPU-h",
+  ]);
+  expect([1000, 2500].map(gpuCount)).toEqual(["1 GPU", "2.5 GPUs"]);
+});
+
+test("a few names stand for many", () => {
+  expect([few([]), few(["a"]), few(["a", "b", "c"]), few(["a", "b", "c", "d"]), few(["a", "b"], 3, 40)]).toEqual(["", "a", "a, b and c", "a, b and 2 more", "a, b and 38 more"]);
+});
+
+test("ranges, and nothing from what is none", () => {
+  expect([numbers("0-3,7"), numbers(""), numbers("x,2-1,5")]).toEqual([[0, 1, 2, 3, 7], [], [5]]);
+});
+
+test("words of a rule, a cause; a name that is a property of every object is no rule", () => {
+  expect(ruleSays("not-preemptible")).toBe("is not preemptible");
+  expect([ruleSays("constructor"), becauseOf("toString")]).toEqual(["is shielded by it", "toString"]);
+  expect(becauseOf("drain")).toContain("being emptied");
+});
+
+test("a record as one line", () => {
+  expect([typeWords("JobPlaced"), typeWords("bailiff.audit.StateDigest.v1")]).toEqual(["Job placed", "State digest"]);
+  expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("attempt 2, outcome preempted, 2 victims, told");
+  expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^reason red�x+…$/);
+});
