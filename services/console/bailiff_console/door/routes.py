@@ -1,6 +1,7 @@
 """`/api/me`, and signing in and out."""
 
 import hmac
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -52,7 +53,7 @@ At = Annotated[Gate, Depends(gate_at)]
 
 @router.get("/api/me")
 async def me(session: Annotated[Session, Depends(signed_in)], gate: At) -> dict[str, Any]:
-    """Who asks, what they may do, and the token for changes."""
+    """Who asks, what they may do, the token for changes, and what time it is here: pages count by this clock."""
     person, mode = session.person, gate.settings.console_sign_in
     return {
         "name": person.name,
@@ -61,6 +62,7 @@ async def me(session: Annotated[Session, Depends(signed_in)], gate: At) -> dict[
         "projects": None if person.projects is None else list(person.projects),
         "csrf": session.csrf,
         "sign_out": mode == "oidc",
+        "time": datetime.now(UTC).isoformat(),
     }
 
 
