@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { summary, typeWords } from "./records";
-import { becauseOf, few, gpuCount, gpuTime, numbers, ruleSays } from "./terms";
+import { becauseOf, few, gpuCount, gpuTime, isDecision, numbers, ruleSays } from "./terms";
 
 test("GPU-time in the unit that people would choose", () => {
   expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
@@ -28,4 +28,8 @@ test("a record as one line", () => {
   expect([typeWords("JobPlaced"), typeWords("bailiff.audit.StateDigest.v1")]).toEqual(["Job placed", "State digest"]);
   expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("attempt 2, outcome preempted, 2 victims, told");
   expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^reason red�x+…$/);
+});
+
+test("a decision is told from a fact", () => {
+  expect([isDecision("PreemptionDecided"), isDecision("JobPlaced"), isDecision("NodeLost"), isDecision("length")]).toEqual([true, true, false, false]);
 });

@@ -2,6 +2,7 @@ import type { NodeCells } from "../live/shapes";
 import { cellWords, colourOf, signOf } from "./cellLook";
 import { MiniCanvas } from "./MiniCanvas";
 import "./minimap.css";
+import "./sections.css";
 
 const MOST_DRAWN_APART = 96;
 

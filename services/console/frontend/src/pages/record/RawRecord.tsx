@@ -2,6 +2,7 @@ import { archivePath, poolPath } from "../../lib/api";
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { typeWords } from "../../lib/records";
+import { isDecision } from "../../lib/terms";
 import { moment } from "../../lib/words";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
@@ -18,8 +19,6 @@ interface Whole extends RecordItem {
   appended_at: number;
   headers: [string, unknown][];
 }
-
-const DECISIONS = new Set(["PreemptionDecided", "PreemptionRefused", "EvictionDecided", "EvictionWithdrawn", "MigrationDecided", "MigrationRefused"]);
 
 interface Props {
   pool: string;
@@ -53,8 +52,8 @@ export function RawRecord({ pool, seq, archive, head, go, look, close }: Props) 
       {found && (
         <>
           <p>
-            {DECISIONS.has(found.type) && <a href={decisionPath(pool, seq)}>This decision as a story</a>}
-            {DECISIONS.has(found.type) && found.job && " · "}
+            {isDecision(found.type) && <a href={decisionPath(pool, seq)}>This decision as a story</a>}
+            {isDecision(found.type) && found.job && " · "}
             {found.job && <a href={jobPath(pool, found.job)}>The job {found.job}</a>}
           </p>
           <dl class="facts">
