@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { poolPath } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
-import { typeWords } from "../../lib/records";
+import { sentence, typeWords } from "../../lib/records";
 import { useSettled } from "../../lib/settled";
 import { isDecision, VERBS } from "../../lib/terms";
 import { moment } from "../../lib/words";
@@ -105,7 +105,7 @@ function Told({ pool, told, archived }: { pool: string; told: DecisionTold; arch
           <Sentences pool={pool} says={first.flatMap((section) => section.says)} />
         </Card>
       )}
-      {data.would_need && <Card title="What would have worked"><p>{data.would_need}</p></Card>}
+      {data.would_need && <Card title="What was missing"><p>{sentence(data.would_need)}</p></Card>}
       <Compared pool={pool} told={told} />
       <BeforeAfter told={told} />
       <Candidates pool={pool} told={told} />

@@ -1,3 +1,4 @@
+import { sentence } from "../../lib/records";
 import type { Loaded } from "../../lib/load";
 import type { LiveJob } from "../../live/shapes";
 import { Card } from "../../ui/Card";
@@ -50,9 +51,6 @@ export function Waits({ pool, live, explained }: { pool: string; live: LiveJob; 
     </Card>
   );
 }
-
-/** `It needs 8 GPUs.` for `needs 8 GPUs`. */
-const sentence = (text: string): string => `${/^[a-z]/.test(text) ? "It " : ""}${text.replace(/\.$/, "")}.`;
 
 /** Everything that the log says about the job, in sentences, closed at first. */
 export function Story({ pool, explained }: { pool: string; explained: Loaded<Explained> }) {

@@ -121,7 +121,7 @@ describe("the four answers", () => {
     const back = (live: Partial<LiveJob> | null, ended: string | null = null, last = true) => reasonOf(EVICTION, live && { ...LIVE, ...live }, ended, last).back;
     expect(back({ state: "pending", back: "Before it in the queue: a." })).toBe("Before it in the queue: a.");
     expect(back({ state: "pending", ahead: 0 })).toContain("first in the queue");
-    expect(back({ state: "pending", ahead: 3 })).toContain("3 before it");
+    expect(back({ state: "pending", ahead: 3 })).toContain("3 jobs before it");
     expect(back({ state: "paused" })).toContain("paused");
     expect(back(null, "cancelled")).toBe("Never: it was cancelled.");
     expect(back({ state: "running" }, null, false)).toBe("That is not known here.");

@@ -50,6 +50,9 @@ export function Stream({ pool, live, archive, filter, set, open }: Props) {
         {field("job", "Job")}
         {field("project", "Project")}
         {field("node", "Node")}
+        <label class="stream-quiet">
+          <input type="checkbox" checked={filter.quiet !== ""} onChange={(event) => set({ ...filter, quiet: event.currentTarget.checked ? "1" : "" })} /> with the quiet ones (clock, proposals, progress)
+        </label>
         <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {isFiltered && <Button onClick={() => set(NO_FILTER)}>Clear</Button>}
       </form>
