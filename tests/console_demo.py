@@ -104,7 +104,7 @@ class Demo:
             size = min(left, self.random.choice((1, 1, 2, 2, 4, 8)))
             tasks = 2 if size == 8 and self.nodes > 4 and self.random.random() < 0.3 else 1
             project = self.random.choice(("research-language", "research-vision", "product-batch", "guests"))
-            kind = self.random.choice(("train", "train", "train", "interactive", "build"))
+            kind = self.random.choice(("train", "train", "train", "interactive"))  # what may use more than its project's quota
             found.append(self.job(project, kind, size, tasks))
             left -= size * tasks
         return found
@@ -143,7 +143,7 @@ class Demo:
         while True:
             began = time.monotonic()
             batch = max(1, round(a_second))
-            kinds = self.random.choices(("train", "interactive", "inference", "build"), (6, 2, 1, 1), k=batch)
+            kinds = self.random.choices(("train", "interactive", "inference"), (6, 2, 1), k=batch)
             await client.requests(
                 POOL,
                 [

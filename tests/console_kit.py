@@ -134,6 +134,13 @@ async def page(
         yield Page(answer.aiter_lines(), heard or Heard())
 
 
+async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:
+    """As the one person of a console on this machine. The headers for whatever this person asks for."""
+    answer = await client.get("/auth/sign-in")
+    assert answer.status_code == 303, answer.text
+    return {"x-csrf-token": (await client.get("/api/me")).json()["csrf"]}
+
+
 class Console:
     """The real service in this process, on buses that the test gives it."""
 
@@ -154,6 +161,7 @@ class Console:
                         work.result()
                     await asyncio.sleep(POLL_S)
             async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
+                await sign_in(self.http)
                 yield self
         finally:
             stop.set()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -308,3 +309,30 @@ async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(p
         await console.refused(404, "/pools/pool-a/explain/100000")
         await console.refused(400, "/pools/pool-a/explain/n1@yesterday")
         assert (await console.get("/pools/pool-a/decisions/0"))["candidates"] is None
+
+
+async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: World) -> None:
+    def prints(text: str, offset: int, *, job: str = "train-1", task: str = "0") -> None:
+        headers = (("ce_job", job.encode()), ("ce_attempt", b"1"), ("ce_task", task.encode()), ("ce_node", b"n1"))
+        where = (*headers, ("ce_offset", str(offset).encode()))
+        world.log.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), where, text.encode())
+
+    async def lines(console: Console, many: int, **asked: Any) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=asked) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    found += [(each["task"], each["text"]) for each in json.loads(line.removeprefix("data: "))]
+                if len(found) >= many:
+                    return found
+        return found
+
+    prints("one\ntwo\n", 0)
+    prints("of another\n", 0, job="train-2")
+    prints("\x1b[31mred\x1b[0m <script>alert(1)</script>\n", 0, task="1")
+    prints("two\nthree\n", 4)  # an agent that was restarted sends some of it again
+    async with world.console() as console:
+        red = "red <script>alert(1)</script>"
+        assert await lines(console, 4) == [(0, "one"), (0, "two"), (1, red), (0, "three")]
+        assert await lines(console, 1, task=1) == [(1, red)]
+        await until(lambda: not console.service.app.state.reading_logs)

@@ -6,9 +6,15 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from . import archive as archived
-from . import problems, web
+from . import logs, problems, web
+from .acting import routes as acting
+from .acting.desk import Desk
+from .acting.whatifs import WhatIfs
 from .answers import Answer
 from .archive import ArchiveProxy
+from .door import routes as door
+from .door.gate import Gate
+from .door.middleware import Door
 from .live import stream
 from .live.pools import Pools
 from .past import at, decision, explain
@@ -16,11 +22,21 @@ from .past import at, decision, explain
 Readiness = Callable[[], Mapping[str, str | None]]
 
 
-def application(pools: Pools, archive: ArchiveProxy, readiness: Readiness, *, most_pages: int = 1000) -> FastAPI:
-    """pools, archive: what the routers ask, as `app.state.pools` and `app.state.archive`."""
+def application(
+    pools: Pools,
+    archive: ArchiveProxy,
+    readiness: Readiness,
+    gate: Gate,
+    desk: Desk,
+    what_ifs: WhatIfs,
+    *,
+    most_pages: int = 1000,
+) -> FastAPI:
+    """What the routers ask is in `app.state`, each under its name here."""
     app = FastAPI(title="Bailiff's console", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.pools, app.state.archive, app.state.most_pages = pools, archive, most_pages
-    app.state.boards = at.Boards()
+    app.state.boards, app.state.reading_logs = at.Boards(), set()
+    app.state.gate, app.state.desk, app.state.what_ifs = gate, desk, what_ifs
     problems.register(app)
 
     @app.get("/healthz")
@@ -32,7 +48,8 @@ def application(pools: Pools, archive: ArchiveProxy, readiness: Readiness, *, mo
         found = dict(readiness())
         return Answer(found, status_code=503 if any(found.values()) else 200)
 
-    for room in (stream, at, explain, decision, archived):
+    for room in (door, acting, stream, at, explain, decision, logs, archived):
         app.include_router(room.router)
     app.include_router(web.router)  # last: it takes every address that is left
+    app.add_middleware(Door, gate=gate)
     return app

@@ -11,23 +11,26 @@ from starlette.responses import Response
 
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.logs import logger
+from bailiff_bus.port import BusUnavailable
 
 from .answers import Answer
 
 TITLES = {
     400: "something in the request does not fit", 401: "sign in first", 403: "you may not do that", 404: "there is no such thing",
-    405: "not in this way", 409: "not as things are", 413: "too large", 429: "too many at a time",
-    500: "an error in this program", 502: "the query interface did not answer", 503: "not now", 504: "no answer in time",
+    405: "not in this way", 408: "the request took too long", 409: "not as things are", 413: "too large", 415: "JSON only",
+    421: "this console has another address", 429: "too many at a time", 500: "an error in this program",
+    502: "what stands behind this did not answer as it should", 503: "not now", 504: "no answer in time",
 }  # fmt: skip
 STATUSES = {ExitCode.NOT_FOUND: 404, ExitCode.USAGE: 400, ExitCode.UNREACHABLE: 503, ExitCode.UNREADABLE: 409}
 RETRY_AFTER = "2"
 
 
 class Fault(TypedDict):
-    """One thing that does not fit. where: a parameter or a field; line: of a document that was sent, from 1."""
+    """One thing that does not fit. where: a parameter or a field; line, field: in a document that was sent, from 1."""
 
     where: str
     text: str
+    field: NotRequired[str]
     line: NotRequired[int]
     found: NotRequired[str]
     allowed: NotRequired[str]
@@ -39,6 +42,10 @@ class Refused(Exception):
     def __init__(self, status: int, detail: str, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.faults, self.headers = status, detail, faults, headers
+
+    def answer(self) -> Response:
+        """As it goes out."""
+        return problem(self.status, self.detail, self.faults, self.headers)
 
 
 def missing(detail: str) -> Refused:
@@ -64,7 +71,7 @@ def problem(
 
 def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return problem(error.status, error.detail, error.faults, error.headers)
+    return error.answer()
 
 
 def _problem(_: Request, error: Exception) -> Response:
@@ -89,6 +96,11 @@ def _http(_: Request, error: Exception) -> Response:
     return problem(error.status_code, said.get(error.status_code, str(error.detail)), headers=error.headers)
 
 
+def _kafka(_: Request, error: Exception) -> Response:
+    logger().warning("Kafka is not there", why=str(error))
+    return busy("Kafka does not answer; whether what was asked for has reached it is not known").answer()
+
+
 def _ours(_: Request, error: Exception) -> Response:
     said = "".join(traceback.format_exception(error))
     logger().error(f"an error of the console: {type(error).__name__}: {error}", traceback=said)
@@ -101,4 +113,5 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(BusUnavailable, _kafka)
     app.add_exception_handler(Exception, _ours)

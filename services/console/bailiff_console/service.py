@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping
 
 import uvicorn
 
+from bailiff.client import Client
+from bailiff.problem import Problem
+from bailiff.settings import read_key
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
 from bailiff_bus.runtime import ExitCode, MustStop
+from bailiff_bus.settings import SettingsError
 from bailiff_bus.until_first import until_first
 
+from .acting.desk import Desk
+from .acting.thinker import Thinker
+from .acting.whatifs import WhatIfs
 from .app import application
 from .archive import ArchiveProxy
+from .door.gate import gate_of
 from .live.pools import Pools
 from .settings import ConsoleSettings
 
@@ -42,6 +50,12 @@ class ConsoleService:
         self.archive = ArchiveProxy(settings.api, token)
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
+        self.gate = gate_of(settings)
+        self.desk = Desk(self.pools, Client(bus, source=self.name, private_key=_key_of(settings)), Thinker())
+        self.what_ifs = WhatIfs(settings.kafka)
+        self.app = application(
+            self.pools, self.archive, self.readiness, self.gate, self.desk, self.what_ifs, most_pages=settings.console_pages
+        )
         self.address = ""
 
     def readiness(self) -> Mapping[str, str | None]:
@@ -54,11 +68,11 @@ class ConsoleService:
         """Until asked to stop."""
         told = self._settings
         listening = self._listen()
-        app = application(self.pools, self.archive, self.readiness, most_pages=told.console_pages)
         server = _Server(
             uvicorn.Config(
-                app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
+                self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
                 limit_concurrency=told.console_pages + OTHERS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
+                proxy_headers=False,  # whose headers count, the door says
             )
         )  # fmt: skip
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -67,6 +81,9 @@ class ConsoleService:
             await until_first(asyncio.shield(serving), self.pools.run(), self.archive.look(), stop.wait())
         finally:
             server.should_exit = True
+            self.gate.sessions.end_all()
+            await self.what_ifs.close()
+            await self.desk.thinker.close()
             await serving
             await self.archive.close()
             await self._bus.close()
@@ -85,3 +102,10 @@ class ConsoleService:
         found = listening.getsockname()[1]
         self.address = f"http://[{host}]:{found}" if ":" in host else f"http://{host}:{found}"
         return listening
+
+
+def _key_of(settings: ConsoleSettings) -> bytes | None:
+    try:
+        return read_key(settings.key) if settings.key is not None else None
+    except Problem as problem:
+        raise SettingsError([problem.text]) from None

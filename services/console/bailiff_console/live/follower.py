@@ -7,6 +7,7 @@ another one, is folded anew, and every page gets a fresh board.
 import asyncio
 import gc
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,7 +38,10 @@ LINES_FROM = 2000  # records before the end of the log: those are told, so that 
 
 
 class Followed:
-    """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once."""
+    """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once.
+
+    heard: called with each record from then on, once it is folded.
+    """
 
     def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
         self.bus, self.place, self._metrics, self._folder = bus, place, metrics, folder / place.identity[:16]
@@ -46,6 +50,7 @@ class Followed:
         self.fault: str | None = None
         self.ready = False
         self.unwritable: str | None = None
+        self.heard: Callable[[Entry], None] = lambda _: None
         self._changed = asyncio.Event()
         self._touched = Touched()
         self._lines: list[bytes] = []
@@ -158,6 +163,7 @@ class Followed:
         if record.turn_end and self.past.snapshots.wants(record.seq, self.view.reader.known_end):
             self.past.snapshots.keep(Moment(pool, self.memo, head_after(entry), entry.offset + 1))
         if self.ready:
+            self.heard(entry)
             self._touched.take(record, pool)
             self._lines += event_lines(record, pool)
         elif entry.offset + LINES_FROM >= self.view.reader.known_end:

@@ -71,7 +71,7 @@ class _Stream(Response):
         """Until the page goes away, or takes nothing any more."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         with suppress(TimeoutError):
-            await until_first(_gone(receive), self._send_all(send))
+            await until_first(gone(receive), self._send_all(send))
 
     async def _send_all(self, send: Send) -> None:
         async for message in self._messages():
@@ -91,6 +91,7 @@ class _Stream(Response):
             followed.pages.leave(page)
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Until the page is not there any more."""
     while (await receive())["type"] != "http.disconnect":
         pass

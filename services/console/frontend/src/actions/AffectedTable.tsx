@@ -14,10 +14,10 @@ export function AffectedTable({ pool, rows }: { pool: string; rows: Affected[] }
       columns={[
         { head: "Job", cell: (row) => <JobLink pool={pool} job={row.job} /> },
         { head: "Class", cell: (row) => row.priority_class },
-        { head: "It", cell: does },
+        { head: "What it does", cell: does },
         { head: "GPUs", right: true, cell: (row) => row.gpus },
-        { head: "Notice", right: true, cell: (row) => duration(row.grace_s) },
-        { head: "Work lost", right: true, cell: (row) => (row.lost_gpu_ms ? gpuTime(row.lost_gpu_ms) : "none") },
+        { head: "Notice", right: true, cell: (row) => (row.what === "starts" ? "" : duration(row.grace_s)) },
+        { head: "Loses at most", right: true, cell: (row) => (row.what === "starts" ? "" : row.lost_gpu_ms ? gpuTime(row.lost_gpu_ms) : "none") },
       ]}
     />
   );

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 
 import type { NodeCells } from "../live/shapes";
 import { deadline, MODES, type Mode } from "./draining";
-import { ReasonField, RequestDialog } from "./RequestDialog";
+import { RequestDialog } from "./RequestDialog";
 import { filled } from "./requests";
 
 interface OfNode {
@@ -18,7 +18,7 @@ export function DrainDialog({ pool, node, onClose }: OfNode) {
   const until = deadline(within);
   const asked = until === null ? null : { kind: "drain", ...filled({ node: node.node, mode, deadline: until, reason }) };
   return (
-    <RequestDialog pool={pool} title={`Drain ${node.node}`} verb="Drain" danger asked={asked} onClose={onClose}>
+    <RequestDialog pool={pool} title={`Drain ${node.node}`} verb="Drain" danger asked={asked} onClose={onClose} reason={{ value: reason, say }}>
       <fieldset class="modes">
         <legend class="label">How</legend>
         {MODES.map((each) => (
@@ -35,7 +35,6 @@ export function DrainDialog({ pool, node, onClose }: OfNode) {
         <input class="input" value={within} placeholder="whenever" onInput={(event) => setWithin(event.currentTarget.value)} />
         {until === null ? <span class="fault">A time, as in 30m, 2h or 1d.</span> : <span class="hint">As in 30m, 2h or 1d, from now on. Left out: whenever its jobs are done.</span>}
       </label>
-      <ReasonField value={reason} onInput={say} />
     </RequestDialog>
   );
 }
@@ -43,8 +42,6 @@ export function DrainDialog({ pool, node, onClose }: OfNode) {
 export function UndrainDialog({ pool, node, onClose }: OfNode) {
   const [reason, say] = useState("");
   return (
-    <RequestDialog pool={pool} title={`Undrain ${node.node}`} verb="Undrain" asked={{ kind: "undrain", ...filled({ node: node.node, reason }) }} onClose={onClose}>
-      <ReasonField value={reason} onInput={say} />
-    </RequestDialog>
+    <RequestDialog pool={pool} title={`Undrain ${node.node}`} verb="Undrain" asked={{ kind: "undrain", ...filled({ node: node.node, reason }) }} onClose={onClose} reason={{ value: reason, say }} />
   );
 }

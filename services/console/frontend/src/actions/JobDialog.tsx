@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { LiveJob } from "../live/shapes";
 import type { JobVerb } from "./jobRules";
 import { MigrateDialog } from "./MigrateDialog";
-import { ReasonField, RequestDialog } from "./RequestDialog";
+import { RequestDialog } from "./RequestDialog";
 import { filled } from "./requests";
 import { ScaleDialog } from "./ScaleDialog";
 import { SetDialog } from "./SetDialog";
@@ -34,8 +34,6 @@ function PlainDialog({ pool, job, verb, onClose }: OfJob & { verb: keyof typeof 
   const [reason, say] = useState("");
   const asked = { kind: verb, ...filled({ job: job.job, reason }) };
   return (
-    <RequestDialog pool={pool} title={`${TITLES[verb]} ${job.job}`} verb={verb === "cancel" ? "Cancel the job" : TITLES[verb]} danger={verb === "cancel"} asked={asked} onClose={onClose}>
-      <ReasonField value={reason} onInput={say} />
-    </RequestDialog>
+    <RequestDialog pool={pool} title={`${TITLES[verb]} ${job.job}`} verb={verb === "cancel" ? "Cancel the job" : TITLES[verb]} danger={verb === "cancel"} asked={asked} onClose={onClose} reason={{ value: reason, say }} />
   );
 }

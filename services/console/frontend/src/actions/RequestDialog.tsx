@@ -26,11 +26,14 @@ interface Props {
   /** null: something is missing yet. */
   asked: Asked | null;
   onClose: () => void;
+  /** What is to be chosen first. */
   children?: ComponentChildren;
+  /** Where a reason is of use: it is asked for last, when what it will cause is known. */
+  reason?: { value: string; say: (text: string) => void };
 }
 
 /** What it will cause, then the button, then what admission answered. */
-export function RequestDialog({ pool, title, verb, danger = false, asked, onClose, children }: Props) {
+export function RequestDialog({ pool, title, verb, danger = false, asked, onClose, children, reason }: Props) {
   const live = useLive(pool);
   const sending = useMemo(() => new Sending(pool), []);
   const causes = useMemo(() => new Latest<Asked, Preview>((question) => preview(pool, question), REST_MS), []);
@@ -70,6 +73,7 @@ export function RequestDialog({ pool, title, verb, danger = false, asked, onClos
         <>
           {children}
           <Causes pool={pool} said={said.answer} refusal={said.refusal} asking={said.asking} nothing={asked === null} />
+          {reason && <ReasonField value={reason.value} onInput={reason.say} />}
           {state.at === "failed" && <Failed refusal={state.refusal} />}
           {cut && (
             <p class="notice" role="alert">
@@ -82,8 +86,7 @@ export function RequestDialog({ pool, title, verb, danger = false, asked, onClos
   );
 }
 
-/** Why a reason is asked for: it stands in the record for good. */
-export function ReasonField({ value, onInput }: { value: string; onInput: (text: string) => void }) {
+function ReasonField({ value, onInput }: { value: string; onInput: (text: string) => void }) {
   return (
     <label class="field">
       <span class="label">Reason</span>

@@ -62,14 +62,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         )}
         {known && <Connected pool={pool} />}
         <span class="spring" />
-        <label>
-          <span class="visually-hidden">Colours</span>
-          <select class="input" value={choice.value} onChange={(event) => choose(event.currentTarget.value as "system" | "light" | "dark")}>
-            <option value="system">Colours of the system</option>
-            <option value="light">Light</option>
-            <option value="dark">Dark</option>
-          </select>
-        </label>
+        <Colours />
         <Who />
       </header>
       <main class="main" id="main" tabIndex={-1}>
@@ -90,6 +83,20 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
 
 const isAt = (path: string, root: string, at: string): boolean =>
   at === "" ? path === root || path === `${root}/` : path === root + at || path.startsWith(`${root + at}/`);
+
+const NEXT = { system: "light", light: "dark", dark: "system" } as const;
+const SIGN = { system: "◐", light: "☀", dark: "☾" };
+
+function Colours() {
+  const is = choice.value;
+  const words = `Colours: ${is === "system" ? "as the system has them" : is}. Change to ${NEXT[is]}.`;
+  return (
+    <Button quiet onClick={() => choose(NEXT[is])} title={words}>
+      <span aria-hidden="true">{SIGN[is]}</span>
+      <span class="visually-hidden">{words}</span>
+    </Button>
+  );
+}
 
 function Who() {
   const who = me.value!;

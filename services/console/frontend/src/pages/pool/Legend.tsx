@@ -24,7 +24,7 @@ export function Legend({ groups, tally, measure, lit, onLit }: Props) {
   const held = groups.filter((group) => tally.groups.has(group.key)).sort((a, b) => tally.groups.get(b.key)! - tally.groups.get(a.key)!);
   const shown = all ? held : held.slice(0, AT_FIRST);
   const example = held[0] ?? groups[0] ?? null;
-  const states = CELL_STATES.filter((state) => tally.states[state] > 0 && (state !== "held" || measure !== null));
+  const states = CELL_STATES.filter((state) => tally.states[state] > 0 && state !== "held");
   const nodes = NODE_STATES.filter((state) => tally.nodes[state]);
   return (
     <div class="legend">
@@ -69,13 +69,13 @@ export function Legend({ groups, tally, measure, lit, onLit }: Props) {
       <ul aria-label="GPUs and nodes by state">
         {states.map((state) => (
           <li key={state}>
-            <Swatch face={{ cell: [state, null, null, [], null], group: example, promised: null }} />
+            <Swatch face={{ cell: [state, null, null, [], null], group: example, promised: null, ...(measure === null ? {} : { level: 0 }) }} />
             {state} <span class="number soft">{state === "free" ? tally.usable : tally.states[state]}</span>
           </li>
         ))}
         {tally.states.free > tally.usable && (
           <li title="Nobody is on them, and nobody gets them: their node takes no work">
-            <Swatch face={{ cell: ["free", null, null, [], null], group: null, promised: null, idle: true }} /> idle{" "}
+            <Swatch face={{ cell: ["free", null, null, [], null], group: null, promised: null, idle: true }} /> out of use{" "}
             <span class="number soft">{tally.states.free - tally.usable}</span>
           </li>
         )}

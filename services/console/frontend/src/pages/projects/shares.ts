@@ -104,16 +104,19 @@ export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number
 
 const NAMED = 3;
 
-/** `borrows 4 GPUs: inference leaves 8 GPUs of its quota unused, and 2 GPUs are in nobody's quota.` After the borrower's name. */
-export function borrowingText({ milli, lenders, nobody, borrower }: Borrowing): string {
+/** `research borrows 4 GPUs: …` without the name. */
+export const borrowingText = (each: Borrowing): string => `borrows ${measured(each.milli, "gpu_milli")}: ${roomText(each)}.`;
+
+/** `inference leaves 8 GPUs of its quota unused, 2 GPUs are in nobody's quota`: why there is room to borrow. */
+export function roomText({ lenders, nobody, borrower }: Borrowing): string {
   const parts = lenders.slice(0, NAMED).map((each, at) => `${nameOf(each.project)} leaves ${measured(each.milli, "gpu_milli")}${at === 0 ? " of its quota unused" : ""}`);
   if (lenders.length > NAMED) {
     const rest = lenders.slice(NAMED).reduce((sum, each) => sum + each.milli, 0);
     parts.push(`${count(lenders.length - NAMED, "other project")} ${measured(rest, "gpu_milli")}`);
   }
   if (nobody > 0) parts.push(`${measured(nobody, "gpu_milli")} ${nobody === 1000 ? "is" : "are"} in nobody's quota`);
-  const from = parts.length ? parts.join(", ") : borrower.parent === null ? "quotas add up to more than there is" : `${borrower.parent} as a whole is above its quota`;
-  return `borrows ${measured(milli, "gpu_milli")}: ${from}.`;
+  if (parts.length) return parts.join(", ");
+  return borrower.parent === null ? "all quotas are in use" : `${borrower.parent} as a whole is above its quota`;
 }
 
 /** `7 of its jobs had to leave, its own displaced 1; 12.5 GPU-hours were lost.` */
@@ -125,6 +128,6 @@ export function evictionsText(row: LiveProject): string {
   return `Its jobs had to leave ${times(suffered)}${suffered ? lost : ""}; others left for them ${times(caused)}.`;
 }
 
-const times = (many: number): string => (many === 0 ? "never" : many === 1 ? "once" : `${many.toLocaleString("en")} times`);
+const times = (many: number): string => (many === 0 ? "never" : many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
 
 export const hours = (value: number): string => `${value >= 100 ? Math.round(value).toLocaleString("en") : Math.round(value * 100) / 100} GPU-h`;

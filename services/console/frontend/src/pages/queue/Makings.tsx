@@ -29,7 +29,7 @@ export function Makings({ pool, makings, most = makings.length }: { pool: string
                   )}
                 </>
               ) : (
-                <strong>For nobody</strong>
+                <strong>For no other job</strong>
               )}
               <span>{makingText(making)}</span>
               {making.deadline && <Grace at={making.deadline} />}

@@ -1,10 +1,9 @@
 import type { LiveProject } from "../../live/shapes";
 import { Badge } from "../../ui/Badge";
-import { Bar } from "../../ui/Bar";
 import { Card } from "../../ui/Card";
-import { BarKey } from "../projects/BarKey";
 import { projectPath } from "../projects/path";
-import { barText, nameOf, scaleOf, verdict } from "../projects/shares";
+import { ShareBar, ShareKey } from "../projects/ShareBar";
+import { nameOf, scaleOf, verdict } from "../projects/shares";
 
 /** Each project's GPUs against its quota and its fair share. */
 export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap<string, LiveProject> }) {
@@ -30,18 +29,12 @@ export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap
                       {word}
                     </Badge>
                   </div>
-                  <Bar
-                    used={row.used.gpu_milli ?? 0}
-                    quota={row.quota.gpu_milli}
-                    of={whole}
-                    marks={row.fair_share.gpu_milli === null ? [] : [row.fair_share.gpu_milli]}
-                    words={barText(row, "gpu_milli")}
-                  />
+                  <ShareBar row={row} resource="gpu_milli" scale={whole} />
                 </li>
               );
             })}
           </ul>
-          <BarKey />
+          <ShareKey />
         </>
       )}
     </Card>

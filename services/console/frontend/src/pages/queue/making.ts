@@ -49,19 +49,19 @@ const empty = (key: string, name: string | null, cause: string, jobs: ReadonlyMa
 
 const CAUSES: Record<string, string> = {
   preemption: "to make room",
-  cancelled: "because they were cancelled",
-  "gang-failure": "because a part of their gang failed",
-  "stale-gang": "because their gang is not whole",
-  scaled: "because they were scaled down",
-  policy: "because the policy no longer admits them",
-  "time-limit": "because their time is over",
-  device: "because of a GPU in trouble",
-  "over-share": "because their project is over its share",
-  paused: "because they were paused",
-  asked: "because somebody asked for it",
-  drain: "because their node is being drained",
-  migration: "to go on at another place",
-  resize: "to go on with another size",
+  cancelled: "cancelled",
+  "gang-failure": "a part of the gang failed",
+  "stale-gang": "the gang is not whole",
+  scaled: "scaled down",
+  policy: "the policy no longer admits it",
+  "time-limit": "limit of run time",
+  device: "a GPU in trouble",
+  "over-share": "the project is over its share",
+  paused: "paused",
+  asked: "asked for by a person",
+  drain: "drain of the node",
+  migration: "goes on at another place",
+  resize: "goes on with another size",
 };
 
 /** Why jobs leave that leave for nobody. */
@@ -98,7 +98,7 @@ export function graceText(eviction: Pick<LiveEviction, "deadline">, now: number)
 /** `2 jobs leave 8 GPUs for serve-1.` */
 export function makingText(making: Making): string {
   const who = `${count(making.leaving.length, "job")} ${making.leaving.length === 1 ? "leaves" : "leave"} ${count(making.gpus, "GPU")}`;
-  if (making.name === null) return `${who} ${causeText(making.cause)}.`;
+  if (making.name === null) return `${who}: ${causeText(making.cause)}.`;
   if (making.leaving.length === 0) {
     const nodes = making.asker?.reserved_nodes ?? [];
     return `Has its room reserved${nodes.length ? ` on ${nodes.slice(0, 3).join(", ")}${nodes.length > 3 ? ` and ${nodes.length - 3} more` : ""}` : ""}, and starts when it is free.`;

@@ -15,7 +15,7 @@ import { Failure } from "../../ui/Failure";
 import { jobPath } from "../../ui/Links";
 import { draft, keepDraft } from "./drafts";
 import { Editor } from "./Editor";
-import { JobDraft } from "./job";
+import { JobDraft, jobKey } from "./job";
 import { JobForm } from "./JobForm";
 import { askPlan, fieldOf, type Plan } from "./plan";
 import { PlanView } from "./PlanView";
@@ -31,7 +31,7 @@ export default function SubmitPage({ pool }: { pool: string }) {
 function Writing({ pool }: { pool: string }) {
   const live = useLive(pool);
   const only = me.value?.projects?.length === 1 && !me.value.operator ? me.value.projects[0]! : "";
-  const job = useMemo(() => new JobDraft(`submit-${pool}`, only ? { project: only } : {}), []);
+  const job = useMemo(() => new JobDraft(jobKey(pool), only ? { project: only } : {}), []);
   const view = useSignal<View>(draft<View>(`submit-view-${pool}`) === "yaml" ? "yaml" : "form");
   const plan = useMemo(() => new Latest<string, Plan>((yaml) => askPlan(pool, yaml), REST_MS), []);
   const yaml = job.yaml.value;

@@ -12,10 +12,11 @@ import { marks, type LineFault } from "./marks";
 const fromOutside = Annotation.define<boolean>();
 
 const theme = EditorView.theme({
-  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem", minHeight: "280px", maxHeight: "72vh" },
+  "&": { color: "var(--ink)", backgroundColor: "var(--surface)", fontSize: "0.88rem", maxHeight: "62vh" },
   "&.cm-focused": { outline: "2px solid var(--focus)", outlineOffset: "-2px" },
   ".cm-scroller": { overflow: "auto", fontFamily: "var(--mono)", lineHeight: "1.55" },
   ".cm-content": { caretColor: "var(--ink)", paddingBlock: "8px" },
+  ".cm-content, .cm-gutter": { minHeight: "260px" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--ground)", color: "var(--ink-faint)", borderRight: "1px solid var(--line)" },
   ".cm-activeLine": { backgroundColor: "color-mix(in srgb, var(--accent-soft) 45%, transparent)" },

@@ -69,6 +69,11 @@ export class JobDraft {
   }
 }
 
+export const jobKey = (pool: string): string => `submit-${pool}`;
+
+/** The next visit to Submit begins with this. */
+export const handOver = (pool: string, yaml: string): void => keepDraft(jobKey(pool), { yaml, suffix: letters(4) } satisfies Kept);
+
 function letters(many: number): string {
   const signs = "abcdefghijkmnpqrstuvwxyz23456789";
   return [...crypto.getRandomValues(new Uint8Array(many))].map((byte) => signs[byte % signs.length]).join("");

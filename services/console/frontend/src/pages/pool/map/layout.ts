@@ -20,6 +20,7 @@ export const DENSITIES: readonly Density[] = [
 const PER_LINE = 8;
 const BETWEEN = 4;
 const GROWTH = 1.4;
+const MOST_SPARE = 16;
 
 /** Nodes stand in reading order, `columns` to a line; the GPUs of each in lines of `perLine`. */
 export interface Layout extends Density {
@@ -46,7 +47,8 @@ export function layoutOf(nodes: number, most: number, width: number, density: De
   const cell = Math.max(density.cell, Math.min(Math.floor(share / perLine) - density.gap, Math.floor(density.cell * GROWTH)));
   const tileWidth = tileOf(cell);
   const tileHeight = density.label + lines * (cell + density.gap) - density.gap + 2 * density.pad;
-  const pitchX = tileWidth + BETWEEN;
+  const spare = columns > 1 ? Math.floor((width - columns * (tileWidth + BETWEEN) + BETWEEN) / (columns - 1)) : 0;
+  const pitchX = tileWidth + BETWEEN + Math.min(MOST_SPARE, spare);
   const pitchY = tileHeight + BETWEEN;
   const height = Math.max(0, Math.ceil(nodes / columns) * pitchY - BETWEEN);
   return { ...density, cell, nodes, columns, perLine, tileWidth, tileHeight, pitchX, pitchY, height };
