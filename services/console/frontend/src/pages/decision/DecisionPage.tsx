@@ -5,7 +5,6 @@ import { poolPath } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { sentence, typeWords } from "../../lib/records";
-import { useSettled } from "../../lib/settled";
 import { isDecision, VERBS } from "../../lib/terms";
 import { moment } from "../../lib/words";
 import { useLive } from "../../live/live";
@@ -35,8 +34,7 @@ export default function DecisionPage({ pool, seq }: { pool: string; seq: string 
   const archive = useArchive();
   const number = /^\d{1,15}$/.test(seq) ? Number(seq) : null;
   const ahead = number !== null && live.seq.value >= 0 && number > live.seq.value;
-  const again = useSettled(String(ahead)); // a link to a record that is just being written
-  const told = useLoad<DecisionTold>(number === null || ahead ? null : poolPath(pool, "decisions", number), again).value;
+  const told = useLoad<DecisionTold>(number === null || ahead ? null : poolPath(pool, "decisions", number)).value;
   if (number === null) return <Missing pool={pool} title={`“${seq}” is not the number of a record`} />;
   if (ahead) return <Missing pool={pool} title={`There is no record #${number} yet`} text={`The log of ${pool} ends at #${live.seq.value}.`} />;
   if (told.failure) {
