@@ -101,7 +101,7 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
 async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open(f"/{POOL}")
-    await page.get_by_text("Table", exact=True).first.click()
+    await page.get_by_role("radio", name="Table").check()
     await page.get_by_role("button", name="node-1").click()
     await page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
