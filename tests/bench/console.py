@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import httpx
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from tests.console_kit import CONSOLE, ConsoleProcess
+from tests.console_kit import CONSOLE, ConsoleProcess, sign_in
 
 from bailiff_bus import topics
 from bailiff_core.records import Wire
@@ -38,11 +39,13 @@ class Listener:
         self.known: dict[int, float] = {}
         self.boards = 0
 
-    async def read(self, port: int) -> None:
+    async def read(self, port: int, cookie: str) -> None:
         """Until cancelled."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LIMIT)
         try:
-            writer.write(f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            ask = f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1"
+            writer.write(f"{ask}\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie}\r\n\r\n".encode())
+            assert (status := await reader.readline()).split()[1] == b"200", status
             while True:
                 line = await reader.readline()
                 now = time.perf_counter()
@@ -149,15 +152,19 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
 
 @asynccontextmanager
 async def listening(port: int, pages: int) -> AsyncIterator[list[Listener]]:
-    """So many open pages."""
+    """So many open pages of one person."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        await sign_in(client)
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     listeners = [Listener() for _ in range(pages)]
-    tasks = [asyncio.create_task(each.read(port)) for each in listeners]
+    tasks = [asyncio.create_task(each.read(port, cookie)) for each in listeners]
     try:
         yield listeners
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, asyncio.CancelledError), ended
 
 
 async def _paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[int, float]:
