@@ -9,17 +9,28 @@ export function typeWords(type: string): string {
 }
 
 const LONGEST = 160;
-const BELONGS_ELSEWHERE = new Set(["job", "node", "explanation", "request", "demand"]);
+/** What people look for, in this order; times, digests and positions are in the record itself. */
+const TOLD = ["outcome", "cause", "stage", "mode", "reason", "because", "text", "task", "tasks", "attempt", "step", "exit_code", "decided", "plan", "idle", "told", "victims", "nodes"];
 
-/** Its fields in one line: `attempt 2, outcome preempted, cause preemption`. */
+/** The fields of a record in one line: `outcome preempted, cause preemption, attempt 2`. */
 export function summary(data: Record<string, unknown> | null): string {
-  const parts = Object.entries(data ?? {}).flatMap(([name, value]) => {
-    if (BELONGS_ELSEWHERE.has(name)) return [];
-    if (typeof value === "string" || typeof value === "number") return value === "" ? [] : [`${name.replaceAll("_", " ")} ${value}`];
-    if (value === true) return [name.replaceAll("_", " ")];
-    if (Array.isArray(value) && value.length) return [`${value.length} ${name.replaceAll("_", " ")}`];
-    return [];
+  const parts = TOLD.flatMap((name) => {
+    const value = data?.[name];
+    if (typeof value === "string") return value === "" ? [] : [name === "reason" || name === "text" ? value : `${words(name)} ${words(value)}`];
+    if (typeof value === "number") return [name === "decided" || name === "plan" ? `${name} #${value}` : `${words(name)} ${value}`];
+    if (value === true) return [words(name)];
+    return Array.isArray(value) && value.length ? [`${value.length} ${value.length === 1 ? name.replace(/s$/, "") : name}`] : [];
   });
   const text = plainLine(parts.join(", "));
   return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }
+
+const words = (name: string): string => name.replaceAll("_", " ");
+
+/** `It needs 8 GPUs.` for `needs 8 GPUs`. */
+export const sentence = (text: string): string => `${/^[a-z]/.test(text) ? "It " : ""}${text.replace(/\.$/, "")}.`;
+
+const QUIET = new Set(["ClockAdvanced", "ClockStepped", "InputsAdvanced", "ProposalReceived", "StateDigest", "TaskProgressed", "PreemptionRequested"]);
+
+/** Records that the log needs and that hardly anybody asks for. */
+export const isQuiet = (type: string): boolean => QUIET.has(type);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { summary, typeWords } from "./records";
-import { becauseOf, few, gpuCount, gpuTime, numbers, ruleSays } from "./terms";
+import { sentence, summary, typeWords } from "./records";
+import { becauseOf, few, gpuCount, gpuTime, isDecision, numbers, ruleSays } from "./terms";
 
 test("GPU-time in the unit that people would choose", () => {
   expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
@@ -26,6 +26,12 @@ test("words of a rule, a cause; a name that is a property of every object is no 
 
 test("a record as one line", () => {
   expect([typeWords("JobPlaced"), typeWords("bailiff.audit.StateDigest.v1")]).toEqual(["Job placed", "State digest"]);
-  expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("attempt 2, outcome preempted, 2 victims, told");
-  expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^reason red�x+…$/);
+  expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("outcome preempted, attempt 2, told, 2 victims");
+  expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^red�x+…$/);
+  expect(summary({ stage: "checkpoint_committed", after: 509_386, hard: 1, decided: 7, victims: [1] })).toBe("stage checkpoint committed, decided #7, 1 victim");
+  expect([summary(null), sentence("needs room"), sentence("Rule x.")]).toEqual(["", "It needs room.", "Rule x."]);
+});
+
+test("a decision is told from a fact", () => {
+  expect([isDecision("PreemptionDecided"), isDecision("JobPlaced"), isDecision("NodeLost"), isDecision("length")]).toEqual([true, true, false, false]);
 });

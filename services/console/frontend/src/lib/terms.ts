@@ -6,6 +6,9 @@ const lookUp = (table: Record<string, string>, name: string): string | undefined
 /** The end of a sentence about a job that the rule shields. */
 export const ruleSays = (rule: string): string => lookUp(core.rules, rule) ?? "is shielded by it";
 
+/** Whether records of this type decide something; others are facts. */
+export const isDecision = (type: string): boolean => core.decisions.includes(type);
+
 /** Why a job had to stop, as the rest of "because …". */
 export const becauseOf = (cause: string): string => lookUp(core.evictions, cause) ?? lookUp(OTHER_CAUSES, cause) ?? cause;
 export const refusalSays = (reason: string): string => lookUp(core.refusals, reason) ?? reason;

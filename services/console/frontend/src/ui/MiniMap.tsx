@@ -2,6 +2,7 @@ import type { NodeCells } from "../live/shapes";
 import { cellWords, colourOf, signOf } from "./cellLook";
 import { MiniCanvas } from "./MiniCanvas";
 import "./minimap.css";
+import "./sections.css";
 
 const MOST_DRAWN_APART = 96;
 
@@ -14,7 +15,6 @@ export function MiniMap({ nodes, changed, label }: { nodes: NodeCells[]; changed
         <li key={node.node}>
           <span class="minimap-node" title={node.node}>
             {node.node}
-            {node.state !== "ready" && <span class="soft"> {node.state}</span>}
           </span>
           <span class="minimap-cells" role="img" aria-label={node.gpus.map((cell, gpu) => `GPU ${gpu} ${cellWords(cell)}`).join("; ") || "no GPUs"}>
             {node.gpus.map((cell, gpu) => (
@@ -30,6 +30,7 @@ export function MiniMap({ nodes, changed, label }: { nodes: NodeCells[]; changed
               </span>
             ))}
           </span>
+          {node.state !== "ready" && <span class="minimap-state">{node.state}</span>}
         </li>
       ))}
     </ul>

@@ -1,3 +1,4 @@
+import "./sections.css";
 import { SeqLink } from "./Links";
 
 export interface Told {

@@ -109,7 +109,7 @@ async function neighbours(ask: Ask, wanted: Wanted): Promise<Walk> {
 }
 
 function chainCheck(walk: Walk, wanted: Wanted, domain: Domain): Check {
-  const orphans = walk.passedOver ? ` ${walk.passedOver} messages between them do not continue the chain and were passed over, as every reader does.` : "";
+  const orphans = walk.passedOver ? ` ${walk.passedOver === 1 ? "One message between them does" : `${walk.passedOver} messages between them do`} not continue the chain; every reader passes over that.` : "";
   if (!walk.found) {
     const broken = walk.links.find((link) => link.reason);
     return { ok: false, text: `The chain does not lead to record #${wanted.seq}: after ${walk.checked} records it ends${broken ? ` where ${broken.reason}` : ""}.` };
@@ -135,7 +135,7 @@ function sealChecks(sealed: Sealed, seal: Seal | null, inclusion: Inclusion | nu
   if (sealed.problem) found.push({ ok: false, text: `Seals: ${sealed.problem}.` });
   if (sealed.seals.length) {
     const aside = sealed.setAside ? ` ${sealed.setAside} times an operator accepted a loss of sealed records.` : "";
-    found.push({ ok: true, text: `${sealed.seals.length} seals: each signature (Ed25519) fits its key, and each tree continues the one before.${aside}`, more: sealed.keys.map((key, at) => `${at ? "then key" : "first key"} ${key}`) });
+    found.push({ ok: true, text: `${sealed.seals.length === 1 ? "One seal: its" : `${sealed.seals.length} seals: each`} signature (Ed25519) fits its key${sealed.seals.length === 1 ? "" : ", and each tree continues the one before"}.${aside}`, more: sealed.keys.map((key, at) => `${at ? "then key" : "first key"} ${key}`) });
   }
   if (!seal) {
     found.push({ ok: null, text: sealed.seals.length ? "No seal is over this record yet: until the next one only the chain protects it." : "There are no seals: the chain alone cannot show that the log's end was not cut off, or all of it written anew." });

@@ -69,13 +69,13 @@ function Judged({ row }: { row: Candidate }) {
 
 /** Where the full list cannot be made again: what the record itself holds of it. */
 function Groups({ told }: { told: DecisionTold }) {
-  const data = told.decision;
+  const data = told.decision ?? {};
   const groups = groupsOf(told.verb ?? data.verb ?? "preempt", data.explanation);
   if (!data.explanation) return null;
   return (
     <Card title="Who could have left">
       <p class="soft">
-        The full list cannot be made again here; this is what the record holds. {data.explanation.candidates ?? 0} {data.explanation.candidates === 1 ? "job" : "jobs"} could have been taken.
+        The full list cannot be made again{told.no_candidates_because && `: ${told.no_candidates_because}`}. This is what the record holds of it. {data.explanation.candidates ?? 0} {data.explanation.candidates === 1 ? "job" : "jobs"} could have been taken.
       </p>
       {groups.length > 0 && (
         <DataTable
@@ -97,7 +97,7 @@ function Groups({ told }: { told: DecisionTold }) {
 
 /** Who leaves, and what each loses. */
 export function Victims({ pool, told }: { pool: string; told: DecisionTold }) {
-  const victims = told.decision.victims ?? [];
+  const victims = told.decision?.victims ?? [];
   if (!victims.length) return null;
   return (
     <DataTable

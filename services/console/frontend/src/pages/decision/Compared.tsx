@@ -9,7 +9,7 @@ import { jobsOf } from "./story";
 
 /** The chosen set and its cost beside the runner-up. */
 export function Compared({ pool, told }: { pool: string; told: DecisionTold }) {
-  const data = told.decision;
+  const data = told.decision ?? {};
   const why = data.explanation ?? {};
   const victims = data.victims ?? [];
   if (!victims.length) return null;

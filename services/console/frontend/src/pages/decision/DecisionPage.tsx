@@ -4,9 +4,8 @@ import { useEffect } from "preact/hooks";
 import { poolPath } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
-import { typeWords } from "../../lib/records";
-import { useSettled } from "../../lib/settled";
-import { VERBS } from "../../lib/terms";
+import { sentence, typeWords } from "../../lib/records";
+import { isDecision, VERBS } from "../../lib/terms";
 import { moment } from "../../lib/words";
 import { useLive } from "../../live/live";
 import { Ago } from "../../ui/Ago";
@@ -17,7 +16,8 @@ import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { JobLink, recordPath } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
-import { Sections } from "../../ui/Sections";
+import { Sections, Sentences } from "../../ui/Sections";
+import type { Explained } from "../job/Waits";
 import { BeforeAfter } from "./BeforeAfter";
 import { Candidates } from "./Candidates";
 import { Compared } from "./Compared";
@@ -26,15 +26,15 @@ import type { DecisionTold } from "./shapes";
 import { jobsOf, storyOf, typeName } from "./story";
 import { Verify } from "./Verify";
 
-const COMES_FIRST = /asked|needs room|fit/i;
+const GIVEN_UP = "PlanGivenUp"; // a fact by its form: the executor found that a plan is not needed any more
+const OUTCOME = "What came of it?"; // of the request: this very decision
 
 export default function DecisionPage({ pool, seq }: { pool: string; seq: string }) {
   const live = useLive(pool);
   const archive = useArchive();
   const number = /^\d{1,15}$/.test(seq) ? Number(seq) : null;
   const ahead = number !== null && live.seq.value >= 0 && number > live.seq.value;
-  const again = useSettled(String(ahead)); // a link to a record that is just being written
-  const told = useLoad<DecisionTold>(number === null || ahead ? null : poolPath(pool, "decisions", number), again).value;
+  const told = useLoad<DecisionTold>(number === null || ahead ? null : poolPath(pool, "decisions", number)).value;
   if (number === null) return <Missing pool={pool} title={`“${seq}” is not the number of a record`} />;
   if (ahead) return <Missing pool={pool} title={`There is no record #${number} yet`} text={`The log of ${pool} ends at #${live.seq.value}.`} />;
   if (told.failure) {
@@ -42,14 +42,18 @@ export default function DecisionPage({ pool, seq }: { pool: string; seq: string 
     return <Failure refusal={told.failure} />;
   }
   if (!told.value) return <Loading what={`decision #${number}`} />;
+  if (!isDecision(typeName(told.value.type)) && typeName(told.value.type) !== GIVEN_UP) {
+    return <Missing pool={pool} seq={number} title={`#${number} is a fact, not a decision`} text={`${typeWords(typeName(told.value.type))}: it says what happened, and nobody decided it.`} />;
+  }
   return <Told pool={pool} told={told.value} archived={archive.state === "there"} />;
 }
 
 function Told({ pool, told, archived }: { pool: string; told: DecisionTold; archived: boolean }) {
   const story = storyOf(told);
-  const data = told.decision;
+  const data = told.decision ?? {};
   const verb = told.verb ?? data.verb ?? null;
-  const first = told.sections.filter((section) => COMES_FIRST.test(section.question));
+  const asked = useLoad<Explained>(data.request === undefined ? null : poolPath(pool, "explain", data.request)).value.value;
+  const first = asked?.sections.filter((section) => section.question !== OUTCOME) ?? [];
   const asker = data.asker;
   useEffect(() => {
     document.title = `#${told.seq} ${story.title} · Bailiff`;
@@ -96,16 +100,16 @@ function Told({ pool, told, archived }: { pool: string; told: DecisionTold; arch
       </section>
       {first.length > 0 && (
         <Card title="Who asked, and why it did not fit">
-          <Sections pool={pool} sections={first} />
+          <Sentences pool={pool} says={first.flatMap((section) => section.says)} />
         </Card>
       )}
-      {data.would_need && <Card title="What would have worked"><p>{data.would_need}</p></Card>}
+      {data.would_need && <Card title="What was missing"><p>{sentence(data.would_need)}</p></Card>}
       <Compared pool={pool} told={told} />
       <BeforeAfter told={told} />
       <Candidates pool={pool} told={told} />
-      {told.sections.length > first.length && (
+      {told.sections.length > 0 && (
         <Card title="In sentences, each with the records to check it by">
-          <Sections pool={pool} sections={told.sections.filter((section) => !first.includes(section))} />
+          <Sections pool={pool} sections={told.sections} />
         </Card>
       )}
       <Verify key={told.seq} pool={pool} seq={told.seq} shown={data} archived={archived} />

@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 
 import { archivePath, get, Refusal } from "../../lib/api";
 import { typeWords } from "../../lib/records";
+import { count } from "../../lib/words";
 import { type Ask, verify, type Verified, type Wanted } from "../../verify/run";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
@@ -78,7 +79,7 @@ export function Verify({ pool, seq, shown, archived }: { pool: string; seq: numb
                   {check.text}
                   {check.more && check.more.length > 0 && (
                     <details>
-                      <summary>{check.more.length} {check.more[0]!.startsWith("first key") ? "keys" : "hashes of the path, from the record to the root"}</summary>
+                      <summary>{check.more[0]!.startsWith("first key") ? count(check.more.length, "key") : `${count(check.more.length, "hash", "hashes")} of the path, from the record to the root`}</summary>
                       <ol class="mono hashes">{check.more.map((each) => <li key={each}>{each}</li>)}</ol>
                     </details>
                   )}

@@ -74,8 +74,10 @@ export interface DecisionTold {
   time: string;
   type: string;
   verb: string | null;
-  decision: Data;
+  /** null: a type of a later release. */
+  decision: Data | null;
   candidates: Candidate[] | null;
+  no_candidates_because: string | null;
   sections: Section[];
   before: Around | null;
   after: Around | null;

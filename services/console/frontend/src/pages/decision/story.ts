@@ -20,7 +20,7 @@ const TYPE = /^(?:bailiff\.audit\.)?(\w+?)(?:\.v\d+)?$/;
 export const typeName = (type: string): string => TYPE.exec(type)?.[1] ?? type;
 
 export function storyOf(told: Pick<DecisionTold, "type" | "decision">): Story {
-  const data = told.decision;
+  const data = told.decision ?? {};
   const victims = data.victims ?? [];
   const about = data.asker?.job ?? data.job ?? null;
   const base = { about, victims, cost: costOf(data), ...provenOf(told.type, data) };

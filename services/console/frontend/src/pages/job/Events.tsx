@@ -11,6 +11,8 @@ import { SeqLink } from "../../ui/Links";
 import { eventRows } from "./events";
 import type { Page, RecordItem } from "./shapes";
 
+const SHOWN = 30;
+
 interface Props {
   pool: string;
   job: string;
@@ -23,6 +25,7 @@ interface Props {
 export function Events({ pool, job, live, page, lines }: Props) {
   const older = useSignal<{ items: RecordItem[]; next: string | null } | null>(null);
   const failure = useSignal("");
+  const shown = useSignal(SHOWN);
   const told = useComputed(() => live.events.value.filter((line) => line.job === job));
   const rows = eventRows(told.value, [...(page?.items ?? []), ...(older.value?.items ?? [])], lines);
   const next = older.value ? older.value.next : (page?.next ?? null);
@@ -39,11 +42,11 @@ export function Events({ pool, job, live, page, lines }: Props) {
       {rows.length ? (
         <DataTable
           caption={`What happened to ${job}, the newest first`}
-          rows={rows}
+          rows={rows.slice(0, shown.value)}
           rowKey={(row) => row.key}
           columns={[
-            { head: "When", cell: (row) => (row.time ? <Ago at={row.time} /> : "") },
-            { head: "Record", cell: (row) => (row.seq === null ? "" : <SeqLink pool={pool} seq={row.seq} />) },
+            { head: "When", cell: (row) => <Ago at={row.time} /> },
+            { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
             { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
             { head: "More", cell: (row) => <span class="event-text">{row.text || summary(row.data)}</span> },
           ]}
@@ -51,9 +54,14 @@ export function Events({ pool, job, live, page, lines }: Props) {
       ) : (
         <p class="soft">Nothing since this page was opened. Earlier events come from the archive, which cannot be asked.</p>
       )}
-      {next && (
+      {(next || rows.length > shown.value) && (
         <div class="more">
-          <Button onClick={() => void more()}>Older</Button> {failure.value && <span class="soft">{failure.value}</span>}
+          {rows.length > shown.value ? (
+            <Button onClick={() => (shown.value += 400)}>{rows.length - shown.value} more</Button>
+          ) : (
+            <Button onClick={() => { shown.value += 400; void more(); }}>Older</Button>
+          )}{" "}
+          {failure.value && <span class="soft">{failure.value}</span>}
         </div>
       )}
     </Card>

@@ -1,13 +1,15 @@
-import { useComputed } from "@preact/signals";
+import { useComputed, useSignal } from "@preact/signals";
 
 import { JobActions } from "../../actions/JobActions";
 import { archivePath, poolPath } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { useSettled } from "../../lib/settled";
+import { count } from "../../lib/words";
 import { useLive } from "../../live/live";
 import type { LiveJob } from "../../live/shapes";
 import { StateBadge } from "../../ui/Badge";
+import { Button } from "../../ui/Button";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { Loading } from "../../ui/Loading";
@@ -23,10 +25,12 @@ import type { Eviction, JobDetails, JobWhole, Page, RecordItem } from "./shapes"
 import { Timeline } from "./Timeline";
 import { type Explained, Story, Waits } from "./Waits";
 
+const SHOWN = 4;
 const WAITS = new Set(["pending", "held", "reserved"]);
 
 export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const live = useLive(pool, "events");
+  const all = useSignal(false);
   const found = useComputed(() => (live.jobsAt.value, live.jobs.get(job) ?? null));
   const row = found.value && placed(found.value, live.queue.value);
   const archive = useArchive();
@@ -46,6 +50,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const evictions = allEvictions(past, row);
   const newest = evictions.at(-1);
   const isOut = newest !== undefined && row !== null && (row.eviction !== null || !["running", "starting"].includes(row.state)) && !newest.stages.resumed && newest.outcome !== "spared";
+  const earlier = [...evictions].reverse().filter((each) => !(isOut && each === newest));
   const state = row?.state ?? past?.state ?? details.value?.summary.state ?? "";
   const ended = row ? null : (past?.outcome ?? state);
   const told = explained.value?.sections.find((section) => section.question.startsWith("Why did"))?.says.map((each) => each.text) ?? [];
@@ -72,7 +77,12 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         <Progress pool={pool} live={row} details={details.value ?? null} records={items} />
         <Facts pool={pool} live={row} whole={past} details={details.value ?? null} />
       </div>
-      {[...evictions].reverse().filter((each) => !(isOut && each === newest)).map((each) => card(each, false))}
+      {earlier.slice(0, all.value ? Infinity : SHOWN).map((each) => card(each, false))}
+      {earlier.length > SHOWN && !all.value && (
+        <div>
+          <Button onClick={() => (all.value = true)}>{count(earlier.length - SHOWN, "earlier eviction")}</Button>
+        </div>
+      )}
       {row && details.value && details.value.task_list.length > 1 && <Tasks tasks={details.value.task_list} />}
       <Logs pool={pool} job={job} live={row !== null} />
       <Events pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} />

@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 
 import { poolPath } from "../../lib/api";
 import { count } from "../../lib/words";
@@ -60,7 +60,7 @@ export function Logs({ pool, job, live }: { pool: string; job: string; live: boo
     };
     const seen = (): void => (document.hidden ? shut() : open());
     const drawing = setInterval(() => {
-      if (!fresh || pausedAt.peek() !== null) return;
+      if (!fresh || pausedAt.peek() !== null || !follow.peek()) return; // whoever reads further up is not disturbed
       fresh = false;
       shown.value = lines.shown(DRAWN, task.peek());
     }, DRAW_EVERY_MS);
@@ -77,7 +77,7 @@ export function Logs({ pool, job, live }: { pool: string; job: string; live: boo
     shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity);
   }, [task.value, pausedAt.value]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (follow.peek() && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown.value]);
 
@@ -87,7 +87,7 @@ export function Logs({ pool, job, live }: { pool: string; job: string; live: boo
   };
   const toEnd = (): void => {
     follow.value = true;
-    box.current!.scrollTop = box.current!.scrollHeight;
+    shown.value = lines.shown(DRAWN, task.value, pausedAt.value ?? Infinity);
   };
   const waiting = pausedAt.value === null ? 0 : lines.count - pausedAt.value;
   const aside = (

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 
-import { moment } from "../../lib/words";
+import { bytes, count, moment } from "../../lib/words";
 import { VERBS } from "../../lib/terms";
 import type { LiveJob } from "../../live/shapes";
 import { Ago } from "../../ui/Ago";
@@ -9,7 +9,6 @@ import { decisionPath, JobLink, SeqLink } from "../../ui/Links";
 import { alternatives, reasonOf } from "./reason";
 import type { Eviction, RecordItem } from "./shapes";
 import { afterText, proofsOf, type Stage, stagesNow, stagesOf } from "./stages";
-import { bytes } from "../../lib/words";
 
 interface Props {
   pool: string;
@@ -63,8 +62,8 @@ export function ReasonCard({ pool, eviction, live, ended, last, urgent, records,
             Proof of release: {proofs.slice(0, 4).map((proof, at) => (
               <span key={proof.seq}>
                 {at > 0 && "; "}
-                {proof.devices ? `${proof.devices} GPUs` : "the room"} of task {proof.task} on {proof.node}
-                {proof.after !== null && <>, {bytes(proof.before ?? 0)} in use before, {bytes(proof.after)} and {proof.processes} processes after</>} <SeqLink pool={pool} seq={proof.seq} />
+                {proof.devices ? count(proof.devices, "GPU") : "the room"} of task {proof.task} on {proof.node}
+                {proof.after !== null && <>, {bytes(proof.before ?? 0)} in use before, {bytes(proof.after)} and {count(proof.processes ?? 0, "process", "processes")} after</>} <SeqLink pool={pool} seq={proof.seq} />
               </span>
             ))}
             {proofs.length > 4 && `; and ${proofs.length - 4} more tasks`}.

@@ -11,7 +11,7 @@ import type { JobWhole } from "./shapes";
 import { type Kind, type Lane, ticks, type Timeline as Model, timelineOf } from "./timeline";
 
 const WORDS: Record<Kind, string> = { waiting: "waits", reserved: "has a place, not started", running: "runs", leaving: "leaves" };
-const LANE = 46;
+const LANE = 54;
 const MOST_LANES = 12;
 
 /** A job's life: the queue and each attempt, as a picture and as a table. */
@@ -76,7 +76,7 @@ function Picture({ model }: { model: Model }) {
               {lane.marks.map((mark) => (
                 <a key={`${mark.seq}-${mark.at}`} href={`#eviction-${mark.seq}`} aria-label={`Told to leave ${mark.text}`}>
                   <title>{`Told to leave ${mark.text}`}</title>
-                  <path class="tl-mark" d={`M${x(mark.at) - 6} 16h12l-6 9z`} />
+                  <path class="tl-mark" d={`M${x(mark.at) - 6} 52h12l-6 -9z`} />
                 </a>
               ))}
             </g>
@@ -90,7 +90,7 @@ function Picture({ model }: { model: Model }) {
           </li>
         ))}
         <li>
-          <span class="swatch-mark" aria-hidden="true">▼</span> told to leave
+          <span class="swatch-mark" aria-hidden="true">▲</span> told to leave
         </li>
         <li class="soft">times are UTC</li>
       </ul>

@@ -1,3 +1,4 @@
+import { sentence } from "../../lib/records";
 import type { Loaded } from "../../lib/load";
 import type { LiveJob } from "../../live/shapes";
 import { Card } from "../../ui/Card";
@@ -34,13 +35,13 @@ export function Waits({ pool, live, explained }: { pool: string; live: LiveJob; 
     >
       {live.why && (
         <p class="lead">
-          {live.why} {live.why_seq !== null && <SeqLink pool={pool} seq={live.why_seq} />}
+          {sentence(live.why)} {live.why_seq !== null && <SeqLink pool={pool} seq={live.why_seq} />}
         </p>
       )}
       {live.why_rule && <p class="soft">Rule {live.why_rule}.</p>}
       {explained.loading && !explained.value && <Loading what="the reasons" />}
       {explained.failure && !live.why && <p class="soft">The reasons cannot be told now: {explained.failure.detail || explained.failure.title}</p>}
-      {why && <Sentences pool={pool} says={why.says.filter((told) => told.text !== live.why)} />}
+      {why && <Sentences pool={pool} says={why.says.filter((told) => !live.why || !told.text.includes(live.why.replace(/\.$/, "")) || told.seqs[0] !== live.why_seq)} />}
       {frees && (
         <>
           <h3 class="gap">{FREES}</h3>

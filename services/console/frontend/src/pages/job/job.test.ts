@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 
 import { Refusal } from "../../lib/api";
 import type { LiveJob } from "../../live/shapes";
+import { eventRows } from "./events";
 import { presenceOf, type Sources } from "./presence";
 import { checkpoints, progressOf } from "./progress";
 import { alternatives, fromLive, reasonOf } from "./reason";
@@ -120,7 +121,7 @@ describe("the four answers", () => {
     const back = (live: Partial<LiveJob> | null, ended: string | null = null, last = true) => reasonOf(EVICTION, live && { ...LIVE, ...live }, ended, last).back;
     expect(back({ state: "pending", back: "Before it in the queue: a." })).toBe("Before it in the queue: a.");
     expect(back({ state: "pending", ahead: 0 })).toContain("first in the queue");
-    expect(back({ state: "pending", ahead: 3 })).toContain("3 before it");
+    expect(back({ state: "pending", ahead: 3 })).toContain("3 jobs before it");
     expect(back({ state: "paused" })).toContain("paused");
     expect(back(null, "cancelled")).toBe("Never: it was cancelled.");
     expect(back({ state: "running" }, null, false)).toBe("That is not known here.");
@@ -181,5 +182,24 @@ describe("progress", () => {
   test("how far, of how much, how fast, and what would be done again", () => {
     expect(progressOf({ ...LIVE, step: 260, checkpoint_step: 210, checkpoint_at: at(3) }, null, RECORDS)).toEqual({ step: 260, total: 1_000, savedStep: 210, savedAt: at(3), unsaved: 50, pace: 2.5 });
     expect(progressOf(null, null, [])).toEqual({ step: null, total: null, savedStep: null, savedAt: null, unsaved: null, pace: null });
+  });
+});
+
+describe("what happened", () => {
+  test("one row for each record: told in words where anybody does, the newest first", () => {
+    const record = (seq: number, type: string): RecordItem => ({ seq, time: at(seq), type, kind: "fact", turn: 1, epoch: 1, job: "a", actor: null, hash: "", data: { attempt: 1 } });
+    const told = [{ seq: 9, time: at(9), type: "JobPlaced", word: "Scheduled", job: "a", project: "", node: null, text: "on node-1" }];
+    const lines = [
+      "2026-01-01 00:00:03 pool-a#3   job waits            a  no room",
+      "2026-01-01 00:00:04 pool-a#4   preemption decided   b → evict  for a",
+      "2026-01-01 00:00:04 pool-a#4                        c → evict  for a",
+      "not a line",
+    ];
+    const rows = eventRows(told, [record(9, "JobPlaced"), record(5, "TaskStarted"), record(3, "JobWaits")], lines);
+    expect(rows.map((row) => [row.seq, row.word, row.text])).toEqual([
+      [9, "Scheduled", "on node-1"], [5, "", ""], [4, "Preemption decided", "b → evict for a; c → evict for a"], [3, "Job waits", "a no room"],
+    ]);
+    expect(rows.at(-1)!.time).toBe(at(3));
+    expect(eventRows([], [], lines.slice(0, 1))[0]!.time).toBe("2026-01-01T00:00:03Z");
   });
 });

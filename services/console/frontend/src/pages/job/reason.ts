@@ -55,7 +55,7 @@ function backOf(eviction: Eviction, live: LiveJob | null, ended: string | null, 
   if (live.state === "starting" || live.state === "reserved") return is("It has a place again and starts soon.", false);
   if (live.state === "paused") return is("When somebody resumes it: it is paused.", false);
   if (live.eviction) return is("It is still on its way out; then it goes back to the queue, at its old place.", false);
-  if (live.ahead !== null) return is(live.ahead === 0 ? "It is first in the queue, at its old place." : `It is in the queue at its old place, ${live.ahead} before it.`, false);
+  if (live.ahead !== null) return is(live.ahead === 0 ? "It is first in the queue, at its old place." : `It is in the queue at its old place, ${live.ahead === 1 ? "one job" : `${live.ahead} jobs`} before it.`, false);
   return is("It is back in the queue, at its old place.", false);
 }
 

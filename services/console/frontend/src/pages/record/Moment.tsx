@@ -84,12 +84,12 @@ export function Moment({ pool, at, head, archive, go, close }: { pool: string; a
       <div class="player">
         <input type="range" min={span.first} max={span.head} value={at} aria-label="Record of the log" aria-valuetext={`record ${at}${then?.time ? `, ${moment(then.time)}` : ""}`} onInput={(event) => { playing.value = 0; go(Number(event.currentTarget.value)); }} />
         <div class="player-buttons">
-          <Button onClick={() => go(span.first)} title="To the first record">⏮<span class="visually-hidden">To the first record</span></Button>
+          <Button onClick={() => go(span.first)} title="To the first record">|◀<span class="visually-hidden">To the first record</span></Button>
           <Button onClick={() => play(-1)} title="Play back">{playing.value === -1 ? "❚❚" : "◀"}<span class="visually-hidden">{playing.value === -1 ? "Stop" : "Play back"}</span></Button>
           <Button onClick={() => go(stepTo(span, at, -1))} title="One record back">−1</Button>
           <Button onClick={() => go(stepTo(span, at, 1))} title="One record on">+1</Button>
           <Button onClick={() => play(1)} title="Play on">{playing.value === 1 ? "❚❚" : "▶"}<span class="visually-hidden">{playing.value === 1 ? "Stop" : "Play on"}</span></Button>
-          <Button onClick={() => go(span.head)} title="To the newest record">⏭<span class="visually-hidden">To the newest record</span></Button>
+          <Button onClick={() => go(span.head)} title="To the newest record">▶|<span class="visually-hidden">To the newest record</span></Button>
           <form class="jump" onSubmit={(event) => { event.preventDefault(); void jump(); }}>
             <input class="input" aria-label="Go to a record or a time" placeholder="#118, -10m, 2026-01-31 12:00" value={wish.value} onInput={(event) => (wish.value = event.currentTarget.value)} />
             <Button submit>Go</Button>

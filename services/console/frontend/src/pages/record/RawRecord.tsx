@@ -2,6 +2,7 @@ import { archivePath, poolPath } from "../../lib/api";
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { typeWords } from "../../lib/records";
+import { isDecision } from "../../lib/terms";
 import { moment } from "../../lib/words";
 import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
@@ -18,8 +19,6 @@ interface Whole extends RecordItem {
   appended_at: number;
   headers: [string, unknown][];
 }
-
-const DECISIONS = new Set(["PreemptionDecided", "PreemptionRefused", "EvictionDecided", "EvictionWithdrawn", "MigrationDecided", "MigrationRefused"]);
 
 interface Props {
   pool: string;
@@ -47,16 +46,18 @@ export function RawRecord({ pool, seq, archive, head, go, look, close }: Props) 
   );
   return (
     <Dialog title={found ? `#${seq} ${typeWords(found.type)}` : `Record #${seq}`} onClose={close} footer={footer}>
+      {found && (
+        <p>
+          {isDecision(found.type) && <a href={decisionPath(pool, seq)}>This decision as a story</a>}
+          {isDecision(found.type) && found.job && " · "}
+          {found.job && <a href={jobPath(pool, found.job)}>The job {found.job}</a>}
+        </p>
+      )}
       {told.value && <Sections pool={pool} sections={told.value.sections} />}
       {told.loading && !told.value && <Loading what="what it says" />}
       {told.failure && <p class="soft">It cannot be told in sentences now: {told.failure.detail || told.failure.title}</p>}
       {found && (
         <>
-          <p>
-            {DECISIONS.has(found.type) && <a href={decisionPath(pool, seq)}>This decision as a story</a>}
-            {DECISIONS.has(found.type) && found.job && " · "}
-            {found.job && <a href={jobPath(pool, found.job)}>The job {found.job}</a>}
-          </p>
           <dl class="facts">
             <dt>Time</dt>
             <dd>{moment(found.time)}</dd>

@@ -14,7 +14,7 @@ import type { RecordItem } from "../job/shapes";
 import { askedOf, type Filter, matches, merged, NO_FILTER, type Row } from "./rows";
 import { useRecords } from "./useRecords";
 
-const SHOWN = 300;
+const SHOWN = 100;
 const MOST = 20_000;
 
 interface Props {
@@ -50,6 +50,9 @@ export function Stream({ pool, live, archive, filter, set, open }: Props) {
         {field("job", "Job")}
         {field("project", "Project")}
         {field("node", "Node")}
+        <label class="stream-quiet">
+          <input type="checkbox" checked={filter.quiet !== ""} onChange={(event) => set({ ...filter, quiet: event.currentTarget.checked ? "1" : "" })} /> with the quiet ones (clock, proposals, progress)
+        </label>
         <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
         {isFiltered && <Button onClick={() => set(NO_FILTER)}>Clear</Button>}
       </form>
@@ -81,7 +84,7 @@ function Line({ pool, row, open }: { pool: string; row: Row; open: (seq: number)
       <button type="button" class="stream-seq number" onClick={() => open(row.seq)} title="Open this record">#{row.seq}</button>
       <span class="stream-time number" title={moment(row.time)}><Ago at={row.time} /></span>
       <span class="stream-word">{row.word}</span>
-      <span class="stream-text">
+      <span class="stream-text" title={row.text}>
         {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} {row.text}
       </span>
     </li>

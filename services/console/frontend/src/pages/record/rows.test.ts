@@ -45,3 +45,8 @@ test("the slider stays within the log", () => {
   expect([stepTo(span, 10, -1), stepTo(span, 199, 10), stepTo(span, 50, 1)]).toEqual([10, 200, 51]);
   expect([moveTo(span, 5), moveTo(span, 50.4), moveTo(span, NaN)]).toEqual([10, 50, 200]);
 });
+
+test("the quiet ones are there for who asks", () => {
+  const quiet = fromRecord(record(4, "ClockAdvanced", {}));
+  expect([matches(quiet, NO_FILTER), matches(quiet, { ...NO_FILTER, quiet: "1" }), matches(quiet, { ...NO_FILTER, type: "clock" }), matches(quiet, { ...NO_FILTER, words: "#4" })]).toEqual([false, true, true, true]);
+});

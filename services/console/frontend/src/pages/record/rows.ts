@@ -1,5 +1,5 @@
 // Records as rows of the stream: from the live stream (told in words) and from the archive (as they are), one for each record.
-import { summary, typeWords } from "../../lib/records";
+import { isQuiet, summary, typeWords } from "../../lib/records";
 import type { EventLine } from "../../live/shapes";
 import type { RecordItem } from "../job/shapes";
 
@@ -20,9 +20,11 @@ export interface Filter {
   project: string;
   node: string;
   words: string;
+  /** "1": with the records that hardly anybody asks for. */
+  quiet: string;
 }
 
-export const NO_FILTER: Filter = { type: "", job: "", project: "", node: "", words: "" };
+export const NO_FILTER: Filter = { type: "", job: "", project: "", node: "", words: "", quiet: "" };
 const NAMES = Object.keys(NO_FILTER) as (keyof Filter)[];
 
 /** A filter as the page's address has it, and back. */
@@ -62,6 +64,7 @@ const has = (text: string | null, part: string): boolean => (text ?? "").toLower
 /** Every field that is filled must fit. project: of an archive's row it is not known here, the archive has judged it. */
 export function matches(row: Row, filter: Filter): boolean {
   return (
+    (filter.quiet !== "" || !isQuiet(row.type) || Boolean(filter.type || filter.words)) &&
     (!filter.type || has(row.word, filter.type) || has(row.type, filter.type) || has(typeWords(row.type), filter.type)) &&
     (!filter.job || has(row.job, filter.job) || has(row.text, filter.job)) &&
     (!filter.project || row.project === null || has(row.project, filter.project)) &&
