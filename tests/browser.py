@@ -45,9 +45,7 @@ async def chromium() -> AsyncIterator[Browser]:
 async def faults_of_access(page: Page) -> list[str]:
     """What axe finds against WCAG AA on the page as it is now, a line each."""
     await page.evaluate(AXE_SCRIPT)
-    found: dict[str, Any] = await page.evaluate(
-        "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG_AA
-    )
+    found: dict[str, Any] = await page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG_AA)
     return [
         f"{each['id']}: {node['target'][0]}: {(node.get('failureSummary') or '').splitlines()[-1].strip()}"
         for each in found["violations"]

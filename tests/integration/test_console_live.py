@@ -14,9 +14,11 @@ from tests.log_builder import SECOND, Story, policy
 
 from bailiff_bus import topics
 from bailiff_console.live import pages
+from bailiff_console.live.telemetry import TOPIC as TELEMETRY
 from bailiff_core.records import Wire
 from bailiff_core.records.decisions import PreemptionDecided
 
+TELEMETRY_HEADERS = (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a"))
 PROJECTS = [{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]
 
 
@@ -143,16 +145,16 @@ async def test_a_page_that_reads_nothing_keeps_nothing_and_gets_a_new_board(worl
     async with world.console() as console:
         followed = console.service.pools.get("pool-a")
         slow = followed.pages.enter(frozenset({"jobs"}), None)
-        assert await slow.take(lambda: followed.picture, 0) is not None
+        assert await slow.take(followed.board, 0) is not None
         for number in range(pages.QUEUE + 3):
             world.story.submit(f"job-{number}", gpus=1)
             seq = world.write()
             await until(lambda seq=seq: followed.picture.place.seq == seq)
-        board = await slow.take(lambda: followed.picture, 0)
+        board = await slow.take(followed.board, 0)
         assert board is not None
         assert b"event: board" in board
         assert f"job-{number}".encode() in board
-        assert await slow.take(lambda: followed.picture, 0) is None
+        assert await slow.take(followed.board, 0) is None
 
 
 async def test_kafka_goes_and_comes_back_and_the_board_stays(world: World) -> None:
@@ -336,3 +338,29 @@ async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: W
         assert await lines(console, 4) == [(0, "one"), (0, "two"), (1, red), (0, "three")]
         assert await lines(console, 1, task=1) == [(1, red)]
         await until(lambda: not console.service.app.state.reading_logs)
+
+
+async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> None:
+    world.log.cluster.add_partitions(TELEMETRY, 1)
+    devices = [device.id for device in world.story.pool.nodes[0].devices]
+
+    def measures(node: str, **of_first: Any) -> None:
+        data = {"node": node, "lasted_ms": 1000, "devices": [{"device": devices[0], "jobs": ["train-1"], **of_first}]}
+        world.log.cluster.store(TELEMETRY, 0, b"pool-a", TELEMETRY_HEADERS, json.dumps(data).encode())
+
+    async with world.console() as console:
+        async with (
+            page(console.http, "pool-a", show="nodes,telemetry") as live,
+            page(console.http, "pool-a", show="nodes") as other,
+        ):
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+            measures("no-such-node", memory_used=1, memory_bytes=2)
+            world.log.cluster.store(
+                TELEMETRY, 0, b"pool-a", (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a")), b"?"
+            )
+            measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)
+            await live.until("it hears of it", lambda heard: "n1" in heard.telemetry)
+            assert live.heard.telemetry["n1"]["devices"] == [[87, 5 << 30], [None, None], [None, None], [None, None]]
+        async with page(console.http, "pool-a", show="nodes,telemetry") as late:
+            await late.until("a page that comes later has it, too", lambda heard: "n1" in heard.telemetry)
+        assert other.heard.telemetry == {}

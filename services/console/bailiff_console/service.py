@@ -51,7 +51,9 @@ class ConsoleService:
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.gate = gate_of(settings)
-        self.desk = Desk(self.pools, Client(bus, source=self.name, private_key=_key_of(settings)), Thinker())
+        self.desk = Desk(
+            self.pools, Client(bus, source=self.name, actor=settings.actor, private_key=_key_of(settings)), Thinker()
+        )
         self.what_ifs = WhatIfs(settings.kafka)
         self.app = application(
             self.pools, self.archive, self.readiness, self.gate, self.desk, self.what_ifs, most_pages=settings.console_pages

@@ -24,9 +24,13 @@ class ReadingSettings(ServiceSettings):
 
 
 class ActingSettings(ServiceSettings):
-    """key: the file with the private key that signs what people ask for here, in pools that take signed requests only."""
+    """key: the file with the private key that signs what people ask for here. actor: what the policy calls that key; then
+
+    people ask as `actor/name`, for whom it may sign. Without it they ask under their names alone.
+    """
 
     key: Path | None = None
+    actor: str = ""
 
 
 class ConsoleSettings(ReadingSettings, DoorSettings, ActingSettings):

@@ -50,10 +50,11 @@ class Desk:
         body, job, project = await self._read(followed.pool, person, asked)
         _allow(person, asked.kind, project, followed.pool)
         id = asked.id or uuid.uuid4().hex  # noqa: A001 - of the request
-        outcome = self._remembered(followed.pool, id, content_digest(body.TYPE, name, body.to_json(), person.name))
+        actor = f"{self._client.actor}/{person.name}" if self._client.actor else person.name
+        outcome = self._remembered(followed.pool, id, content_digest(body.TYPE, name, body.to_json(), actor))
         if outcome is None:
             with self.answers.awaited(id) as answer:
-                await self._client.request(name, body, id=id, actor=person.name)
+                await self._client.request(name, body, id=id, actor=actor)
                 if (await asyncio.wait({answer}, timeout=self._answer_within))[0]:
                     outcome = answer.result()
         told: dict[str, Any] = {"id": id, "job": job, "accepted": None, "seq": None, "code": "", "reason": ""}

@@ -80,13 +80,14 @@ def _loss(pool: Pool, job: Job) -> str:
     """What it loses if it does not save now, and whether it does."""
     lost = cost_text(lost_gpu_ms(pool, job, held_gpu_milli(pool, job, job.tasks)))
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start
-    ago = f", {duration_text(max(0, pool.now - since))} ago" if since is not None else ""
+    ago = f" {duration_text(max(0, pool.now - since))} ago" if since is not None else ""
     what = (
-        f"its last checkpoint{ago}" if job.last_checkpoint is not None else f"its start{ago}: it has saved nothing that is known"
+        f"what it did since its last checkpoint{ago}" if job.last_checkpoint is not None else f"what it did since its start{ago}"
     )
+    known = "" if job.last_checkpoint is not None else " No checkpoint of it is known."
     if job.tasks and all(task.attached for task in job.tasks):
-        return f"It listens for notices, so it saves first. If it cannot, it loses what it did since {what}: {lost} at most."
-    return f"It does not listen for notices: it loses what it did since {what}: {lost} at most."
+        return f"It listens for notices, so it saves first. If it cannot, it loses {what}: {lost} at most.{known}"
+    return f"It does not listen for notices: it loses {what}, {lost} at most.{known}"
 
 
 def _room(pool: Pool, job: Job, got: dict[str, list[str]]) -> Iterator[str]:

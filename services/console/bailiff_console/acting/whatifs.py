@@ -112,9 +112,6 @@ class WhatIfs:
                 _note(what_if, orjson.loads(line))
             if what_if.state in RUNNING:
                 what_if.state, what_if.detail = "failed", "its process ended before it had an answer: perhaps it lacked memory"
-        except asyncio.CancelledError:
-            what_if.state = "cancelled"
-            raise
         except (OSError, ValueError) as error:
             what_if.state, what_if.detail = "failed", "its process could not be followed"
             logger().error(f"what-if: {error}")
@@ -138,6 +135,7 @@ async def _stopped(what_if: WhatIf) -> None:
     if what_if.work is not None and not what_if.work.done():
         what_if.work.cancel()
         await asyncio.wait({what_if.work})
+        what_if.state = "cancelled"  # also where it had not begun
 
 
 def _plain(kafka: KafkaSettings) -> dict[str, Any]:

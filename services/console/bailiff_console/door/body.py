@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.types import Message, Receive
@@ -16,6 +17,16 @@ def check_size(headers: Mapping[str, str], most: int) -> None:
     said = headers.get("content-length")
     if said is not None and (not said.isdecimal() or int(said[:20]) > most):
         raise _too_large(most)
+
+
+async def discard(receive: Receive, most: int) -> None:
+    """Take in what still comes of a body that nobody wants, so that its sender gets to read why; of endless ones not all."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ARRIVES_WITHIN_S):
+            message: Message = {"type": "http.request", "more_body": True}
+            while message["type"] == "http.request" and message.get("more_body") and most > 0:
+                message = await receive()
+                most -= len(message.get("body", b""))
 
 
 def bounded(receive: Receive, most: int) -> Receive:

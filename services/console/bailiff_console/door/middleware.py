@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bailiff_console.problems import Refused
 
-from .body import bounded, check_size
+from .body import bounded, check_size, discard
 from .cookies import SESSION, cookie_name, read_cookie
 from .csrf import check_change, check_json, check_reading
 from .gate import Gate
@@ -19,6 +19,7 @@ READING = ("GET", "HEAD")
 CHANGING = ("POST", "DELETE")
 OPEN = ("/healthz", "/readyz")
 LOOK_EVERY_S = 5.0
+DISCARDED = 8  # times the largest body
 
 
 class Door:
@@ -43,6 +44,8 @@ class Door:
         try:
             session = self._checked(scope)
         except Refused as refused:
+            if refused.status == 413:
+                await discard(receive, DISCARDED * self._gate.settings.console_largest_body_bytes)
             await refused.answer()(scope, receive, answer)
             return
         receive = bounded(receive, self._gate.settings.console_largest_body_bytes)

@@ -1,12 +1,14 @@
 """`/api/me`, and signing in and out."""
 
 import hmac
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from bailiff_console.problems import Refused
+from bailiff_core.records.wire import time_text
 
 from .attempts import LASTS_S
 from .cookies import SESSION, SIGNING_IN, cookie_name, drop_cookie, read_cookie, set_cookie
@@ -52,7 +54,7 @@ At = Annotated[Gate, Depends(gate_at)]
 
 @router.get("/api/me")
 async def me(session: Annotated[Session, Depends(signed_in)], gate: At) -> dict[str, Any]:
-    """Who asks, what they may do, and the token for changes."""
+    """Who asks, what they may do, the token for changes, and this clock, by which the page counts."""
     person, mode = session.person, gate.settings.console_sign_in
     return {
         "name": person.name,
@@ -61,6 +63,7 @@ async def me(session: Annotated[Session, Depends(signed_in)], gate: At) -> dict[
         "projects": None if person.projects is None else list(person.projects),
         "csrf": session.csrf,
         "sign_out": mode == "oidc",
+        "time": time_text(time.time_ns() // 1000),
     }
 
 

@@ -21,8 +21,8 @@ Seconds = Annotated[int, Field(ge=1)]
 class DoorSettings(ServiceSettings):
     """console_sign_in: `local`, one person on this machine; `header`, a reverse proxy says who it is; `oidc`.
 
-    console_host: where the page answers. console_in_container: with `local`, also listen where others could reach it, because
-    only this machine's loopback is led there. console_url: its address as browsers see it. console_user: who it is with `local`.
+    console_host: where the page answers. console_in_container: with `local`, listen where others could reach it, too, as only
+    this machine's loopback is led there. console_url: its address as browsers see it. console_user: who it is with `local`.
     console_roles: the file that says who may do what; none: with `local` the person is an operator, else everybody only looks.
     console_proxies: addresses of reverse proxies, whose headers count. console_user_header, console_groups_header: in which the
     proxy names the person and, with commas between, the groups. oidc_*: the provider, this console's registration with it, and

@@ -10,6 +10,9 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from bailiff.client import Domain
 from bailiff_bus.log import Entry
@@ -23,6 +26,7 @@ from bailiff_console.past.walk import Past, head_after
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.wire import UnreadableRecord
 
+from .change import Show, event
 from .eventlines import event_lines
 from .histories import Histories
 from .memo import Memo
@@ -56,6 +60,7 @@ class Followed:
         self._lines: list[bytes] = []
         self._log = logger(domain=place.name)
         self._opened = False
+        self._measured: dict[str, Any] = {}
         self._new(kept=True)
 
     def _new(self, *, kept: bool) -> None:
@@ -149,6 +154,20 @@ class Followed:
         self._touched.clear()
         self.pages.send(change)
 
+    # --- beside the log
+
+    def board(self, show: Show) -> bytes:
+        """What a page with these parts begins with."""
+        known = bool(self._measured) and "telemetry" in show
+        return self.picture.board(show) + (_telemetry(self._measured) if known else b"")
+
+    def measured(self, nodes: dict[str, Any]) -> None:
+        """The newest look at the GPUs of these nodes."""
+        self._measured |= nodes
+        for name in [name for name in self._measured if name not in self.pool.node_numbers]:
+            del self._measured[name]
+        self.pages.tell(_telemetry(nodes), "telemetry")
+
     # --- as the view folds
 
     def folded(self, entry: Entry) -> None:
@@ -192,6 +211,10 @@ class Followed:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
         return True
+
+
+def _telemetry(nodes: dict[str, Any]) -> bytes:
+    return event("telemetry", orjson.dumps({"nodes": nodes}))
 
 
 class _View(DomainView):

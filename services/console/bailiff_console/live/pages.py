@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable
 
 from .change import Change, Show
-from .picture import Picture
 
 QUEUE = 15  # changes, three seconds of them
 RING_TICKS = 900  # three minutes
@@ -44,8 +43,8 @@ class Page:
         if messages:
             self._news.set()
 
-    async def take(self, picture: Callable[[], Picture], wait: float) -> bytes | None:
-        """The next message; none after so many seconds. picture: the present one."""
+    async def take(self, board: Callable[[Show], bytes], wait: float) -> bytes | None:
+        """The next message; none after so many seconds. board: makes the present one."""
         if not self.afresh and not self._waiting:
             self._news.clear()
             try:
@@ -55,7 +54,7 @@ class Page:
                 return None
         if self.afresh:
             self.afresh = False
-            return picture().board(self.show)
+            return board(self.show)
         return self._waiting.popleft()
 
 
@@ -93,10 +92,11 @@ class Pages:
         while len(self._ring) > RING_TICKS or (self._bytes > RING_BYTES and len(self._ring) > 1):
             self._bytes -= self._ring.popleft().size()
 
-    def tell(self, message: bytes) -> None:
-        """Something that is no change of the pool."""
+    def tell(self, message: bytes, part: str | None = None) -> None:
+        """Something that is no change of the pool; with `part` to those who want it."""
         for page in self._open:
-            page.put(message)
+            if part is None or part in page.show:
+                page.put(message)
 
     def start_afresh(self) -> None:
         """What was sent so far is void: everybody gets a board."""

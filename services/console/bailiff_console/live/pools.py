@@ -17,6 +17,7 @@ from bailiff_console.problems import busy, missing
 
 from .change import event
 from .follower import Followed
+from .telemetry import Telemetry
 
 LOOK_EVERY_S = 2.0
 BEHIND_FROM = 50  # records; below that what is read and what is there are apart for moments only
@@ -83,6 +84,7 @@ class Pools:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(Telemetry(self._bus, lambda: self._followed).run())
             while True:
                 await self._look(group)
                 self._tell_state()

@@ -86,7 +86,7 @@ class _Stream(Response):
             yield b"retry: %d\n\n" % RETRY_MS
             yield self._pools.state(followed)
             while True:
-                yield await page.take(lambda: followed.picture, HEARTBEAT_S) or b": still here\n\n"
+                yield await page.take(followed.board, HEARTBEAT_S) or b": still here\n\n"
         finally:
             followed.pages.leave(page)
 

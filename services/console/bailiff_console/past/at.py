@@ -1,5 +1,6 @@
 """`/at`: a pool as it was just after any record, or at any time, from replay."""
 
+import asyncio
 from collections import OrderedDict
 from typing import Annotated
 
@@ -29,18 +30,22 @@ class Boards:
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def of(self, name: str, at: Moment) -> bytes:
+    async def of(self, name: str, at: Moment) -> bytes:
         """The members of the board, without the braces."""
         key = (name, at.head.hash)
         made = self._made.get(key)
         if made is None:
-            picture = Picture(name, at.memo)
-            picture.all_anew(at.pool, at.head.hash)
-            made = self._made[key] = picture.members(SHOWN)
+            made = self._made[key] = await asyncio.to_thread(_members, name, at)  # pages that are live go on meanwhile
             while len(self._made) > BOARDS_KEPT:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return made
+
+
+def _members(name: str, at: Moment) -> bytes:
+    picture = Picture(name, at.memo)
+    picture.all_anew(at.pool, at.head.hash)
+    return picture.members(SHOWN)
 
 
 @router.get("/api/pools/{pool}/at")
@@ -63,7 +68,7 @@ async def at(
     if micros is not None and micros >= followed.pool.now:
         seq, micros = followed.pool.seq, None
     async with followed.past.at(seq=seq, time=micros, end=followed.pool.seq) as then:
-        members = request.app.state.boards.of(pool, then)
+        members = await request.app.state.boards.of(pool, then)
     span = {
         "first_seq": 0, "head_seq": followed.pool.seq, "first_time": text_of(followed.memo.began),
         "head_time": text_of(followed.pool.now),

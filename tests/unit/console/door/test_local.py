@@ -16,6 +16,7 @@ async def test_whoever_opens_the_page_is_its_one_person_and_an_operator() -> Non
         assert (answer.status_code, answer.headers["location"]) == (303, "/pool-a/queue?all=1")
         me = (await client.get("/api/me")).json()
         assert me.pop("csrf")
+        assert me.pop("time").endswith("Z")
         assert me == {"name": "ada", "mode": "local", "operator": True, "projects": None, "sign_out": False}
 
 

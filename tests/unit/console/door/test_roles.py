@@ -1,5 +1,6 @@
 """Who may ask for what: every verb for every role, and how a role is given."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,13 @@ def test_a_fault_in_the_file_is_told_with_its_line(tmp_path: Path, text: str, sa
 def test_a_file_that_is_not_there_lets_nobody_in(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         read_roles(tmp_path / "none.yaml")
+
+
+def test_the_file_in_the_docs_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs/console.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"<!-- example: roles -->\n```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "roles.yaml").write_text(text)
+    roles = read_roles(tmp_path / "roles.yaml")
+    assert roles.person("ada") == Person("ada", (), operator=True, projects=None)
+    assert roles.person("x", ["vision-team"]) == Person("x", ("vision-team",), projects=("vision",))
+    assert roles.person("x") is None

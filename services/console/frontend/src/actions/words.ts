@@ -14,4 +14,4 @@ export function gpuTime(milli: number): string {
 
 /** `moves to node-2`, `leaves`. */
 export const does = (row: Pick<Affected, "what" | "to">): string =>
-  row.to.length ? `${row.what} to ${row.to.slice(0, 3).join(", ")}${row.to.length > 3 ? ` and ${row.to.length - 3} more` : ""}` : row.what;
+  row.to.length ? `${row.what} ${row.what === "starts" ? "on" : "to"} ${row.to.slice(0, 3).join(", ")}${row.to.length > 3 ? ` and ${row.to.length - 3} more` : ""}` : row.what;

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
+import { get, keepCsrf } from "../lib/api";
 import type { Board, Change, ClassRow, ConsoleState, EventLine, LiveJob, LiveProject, NodeCells, NodeTelemetry, PoolRow } from "./shapes";
 
 const ALWAYS = ["nodes", "jobs", "projects"] as const;
@@ -93,9 +94,24 @@ export class Live {
       if (this.source !== source) return;
       if (this.seq.peek() >= 0 || this.tries > 0) this.connection.value = "lost";
       source.close();
-      this.timer = setTimeout(() => this.open(), AGAIN_MS[Math.min(this.tries, AGAIN_MS.length - 1)]);
-      this.tries += 1;
+      this.again();
     };
+  }
+
+  private again(): void {
+    this.timer = setTimeout(() => void this.reach(), AGAIN_MS[Math.min(this.tries, AGAIN_MS.length - 1)]);
+    this.tries += 1;
+  }
+
+  /** A stream that fails does not say why. A console that was started anew knows no session: asking it leads through its sign-in. */
+  private async reach(): Promise<void> {
+    try {
+      keepCsrf((await get<{ csrf: string }>("/api/me")).csrf);
+    } catch {
+      if (!document.hidden) this.again();
+      return;
+    }
+    this.open();
   }
 
   private board(event: MessageEvent): void {

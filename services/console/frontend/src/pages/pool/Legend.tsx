@@ -24,7 +24,7 @@ export function Legend({ groups, tally, measure, lit, onLit }: Props) {
   const held = groups.filter((group) => tally.groups.has(group.key)).sort((a, b) => tally.groups.get(b.key)! - tally.groups.get(a.key)!);
   const shown = all ? held : held.slice(0, AT_FIRST);
   const example = held[0] ?? groups[0] ?? null;
-  const states = CELL_STATES.filter((state) => tally.states[state] > 0 && state !== "held");
+  const states = CELL_STATES.filter((state) => (state === "free" ? tally.usable : tally.states[state]) > 0 && state !== "held");
   const nodes = NODE_STATES.filter((state) => tally.nodes[state]);
   return (
     <div class="legend">

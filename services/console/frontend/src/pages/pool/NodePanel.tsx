@@ -1,3 +1,5 @@
+import { useEffect, useRef } from "preact/hooks";
+
 import { NodeActions } from "../../actions/NodeActions";
 import { bytes, count } from "../../lib/words";
 import type { LiveJob, NodeCells } from "../../live/shapes";
@@ -25,6 +27,8 @@ interface Props {
 
 /** One machine: who is on it, what is left of it, and what may be done with it. */
 export function NodePanel({ pool, node, jobs, onClose }: Props) {
+  const top = useRef<HTMLDivElement>(null);
+  useEffect(() => top.current?.scrollIntoView({ block: "nearest" }), [node.node]);
   const holds = holdsOn(node);
   const labels = Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
   const rest = runsOf(node).filter(({ cell }) => cell[1] === null && cell[0] !== "shared");
@@ -37,7 +41,7 @@ export function NodePanel({ pool, node, jobs, onClose }: Props) {
         </Button>
       }
     >
-      <div class="node-panel">
+      <div class="node-panel" ref={top}>
         <p>
           {count(node.gpus.length, "GPU")}
           {node.model && <span class="soft">, {node.model}</span>}. The node {NODE_WORDS[node.state] ?? `is ${node.state}`}.

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 
+import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
@@ -27,12 +28,18 @@ const MAKINGS_SHOWN = 4;
 /** What is running where. */
 export default function PoolPage({ pool }: { pool: string }) {
   const live = useLive(pool, "telemetry");
+  useTitle(`${pool}: what runs where`);
   const row = live.row.value;
   if (row === null) {
-    return live.connection.value === "lost" ? (
-      <Failure refusal={new Refusal(0, "The pool cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-    ) : (
-      <Loading what={`the pool ${pool}`} />
+    return (
+      <div class="page">
+        <h1>What runs where</h1>
+        {live.connection.value === "lost" ? (
+          <Failure refusal={new Refusal(0, "The pool cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
+        ) : (
+          <Loading what={`the pool ${pool}`} />
+        )}
+      </div>
     );
   }
   return <Board pool={pool} live={live} />;

@@ -1,6 +1,7 @@
 import { useLocation } from "preact-iso";
 
 import { Refusal } from "../../lib/api";
+import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
@@ -20,12 +21,18 @@ const BORROWERS_SHOWN = 8;
 export default function ProjectsPage({ pool }: { pool: string }) {
   const live = useLive(pool);
   const { query } = useLocation();
+  useTitle(`${pool}: ${query.project || "projects"}`);
   void [live.projectsAt.value, live.jobsAt.value];
   if (live.row.value === null) {
-    return live.connection.value === "lost" ? (
-      <Failure refusal={new Refusal(0, "The projects cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-    ) : (
-      <Loading what={`the projects of ${pool}`} />
+    return (
+      <div class="page">
+        <h1>Projects</h1>
+        {live.connection.value === "lost" ? (
+          <Failure refusal={new Refusal(0, "The projects cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
+        ) : (
+          <Loading what={`the projects of ${pool}`} />
+        )}
+      </div>
     );
   }
   if (query.project !== undefined) {

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 
 import { Refusal } from "../../lib/api";
 import { now } from "../../lib/clock";
+import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import type { LiveJob } from "../../live/shapes";
 import { StateBadge } from "../../ui/Badge";
@@ -25,11 +26,17 @@ const AT_FIRST = 100;
 /** Who waits, why, and what would free it. */
 export default function QueuePage({ pool }: { pool: string }) {
   const live = useLive(pool);
+  useTitle(`${pool}: queue`);
   if (live.row.value === null) {
-    return live.connection.value === "lost" ? (
-      <Failure refusal={new Refusal(0, "The queue cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-    ) : (
-      <Loading what={`the queue of ${pool}`} />
+    return (
+      <div class="page">
+        <h1>Queue</h1>
+        {live.connection.value === "lost" ? (
+          <Failure refusal={new Refusal(0, "The queue cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
+        ) : (
+          <Loading what={`the queue of ${pool}`} />
+        )}
+      </div>
     );
   }
   return <Queue pool={pool} live={live} />;

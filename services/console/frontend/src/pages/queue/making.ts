@@ -1,6 +1,6 @@
 // For whom room is being made, and who leaves for it.
-import { count, duration } from "../../lib/words";
-import type { LiveEviction, LiveJob } from "../../live/shapes";
+import { count } from "../../lib/words";
+import type { LiveJob } from "../../live/shapes";
 
 /** asker null: they leave for nobody, but because of `cause`. deadline: when the last grace ends. */
 export interface Making {
@@ -87,13 +87,6 @@ const STAGES: Record<string, string> = {
 
 /** Where an eviction stands, as in `train-1 is saving`. */
 export const stageText = (stage: string): string => STAGES[stage] ?? stage.replaceAll("_", " ");
-
-/** `its grace ends in 20 s`; empty where nobody has begun. now: ms. */
-export function graceText(eviction: Pick<LiveEviction, "deadline">, now: number): string {
-  if (eviction.deadline === null) return "";
-  const left = (Date.parse(eviction.deadline) - now) / 1000;
-  return left > 0 ? `its grace ends in ${duration(left)}` : "its grace is over";
-}
 
 /** `2 jobs leave 8 GPUs for serve-1.` */
 export function makingText(making: Making): string {

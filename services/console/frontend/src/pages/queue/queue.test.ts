@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { aJob, jobMap } from "../pool/rows.fixture";
 import { inOrder } from "./explained";
-import { graceText, makings, makingText } from "./making";
+import { makings, makingText } from "./making";
 import { ANY, fits, gpusText, queueText, sentence, waitingOf, whyText } from "./waiting";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
@@ -75,8 +75,6 @@ describe("room that is being made", () => {
       "2 jobs leave 8 GPUs for it.",
       "Has its room reserved on n1, n2, n3 and 1 more, and starts when it is free.",
     ]);
-    expect(graceText({ deadline: "2026-01-01T01:00:20Z" }, NOW)).toBe("its grace ends in 20 s");
-    expect(graceText({ deadline: "2026-01-01T00:59:00Z" }, NOW)).toBe("its grace is over");
   });
 });
 

@@ -58,8 +58,17 @@ function Outcome({ pool, plan, answer }: { pool: string; plan: Plan; answer: Non
       <Badge tone={verdict.tone}>
         <span aria-hidden="true">{verdict.sign}</span> {verdict.text}
       </Badge>
-      {told(plan).map((sentence, at) => (
-        <p key={at}>{sentence}</p>
+      {told(plan).map(({ text, items }, at) => (
+        <div key={at}>
+          <p>{text}</p>
+          {items.length > 0 && (
+            <ul class="tried">
+              {items.map((item) => (
+                <li key={item}>{item}</li>
+              ))}
+            </ul>
+          )}
+        </div>
       ))}
       {victims.length > 0 && (
         <DataTable

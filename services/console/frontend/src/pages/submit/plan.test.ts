@@ -28,8 +28,12 @@ describe("a plan in words", () => {
   const sentences = ["b (8 GPUs) would run on n-1 by preempt; for it must leave:", "  a (train 50): 4 GPUs; loses 3 GPU-seconds; ends", "in all 3 GPU-seconds would be lost", "computed at gpu#7; nothing was submitted"];
   it("leaves to the table what stands in it", () => {
     const answer = { decision: { verb: "preempt", victims: [victim({})], proven: true } } as never;
-    expect(told({ sentences, answer })).toEqual(["b (8 GPUs) would run on n-1 by preempt.", "In all 3 GPU-seconds would be lost."]);
+    expect(told({ sentences, answer }).map((each) => each.text)).toEqual(["b (8 GPUs) would run on n-1 by preempt.", "In all 3 GPU-seconds would be lost."]);
     expect(told({ sentences, answer: null })).toHaveLength(3);
+  });
+  it("lists why nobody is displaced", () => {
+    const long = "to displace others: consolidate: the policy moves nobody; reclaim: web; is; within its quota; preempt: nobody is lower";
+    expect(told({ sentences: [long], answer: null })).toEqual([{ text: "It displaces nobody:", items: ["consolidate: the policy moves nobody", "reclaim: web; is; within its quota", "preempt: nobody is lower"] }]);
   });
   it("says what becomes of a victim as the server does", () => {
     expect(fate(victim({}), sentences)).toBe("ends");

@@ -46,11 +46,24 @@ export const VERDICTS: Record<Outcome, { tone: Tone; sign: string; text: string 
   rejected: { tone: "bad", sign: "✕", text: "Would be rejected" },
 };
 
+/** One of the server's sentences; items: what it lists. */
+export interface Sentence {
+  text: string;
+  items: string[];
+}
+
+const DISPLACING = "to displace others: ";
+
 /** The sentences that the page does not show otherwise: victims stand in a table, the record number below it. */
-export function told({ sentences, answer }: Pick<Plan, "sentences" | "answer">): string[] {
+export function told({ sentences, answer }: Pick<Plan, "sentences" | "answer">): Sentence[] {
   const table = Boolean(answer?.decision?.victims.length);
   const left = sentences.filter((sentence) => !/^computed at /.test(sentence) && !(table && /^\s/.test(sentence)));
-  return left.map((sentence) => ended(sentence.trim().replace(/; for it must leave:$/, "").replace(/^in all /, "In all ")));
+  return left.map((sentence) => {
+    if (sentence.startsWith(DISPLACING)) {
+      return { text: "It displaces nobody:", items: sentence.slice(DISPLACING.length).split(/; (?=(?:consolidate|reclaim|preempt): )/) };
+    }
+    return { text: ended(sentence.trim().replace(/; for it must leave:$/, "").replace(/^in all /, "In all ")), items: [] };
+  });
 }
 
 const ended = (text: string): string => (/[.:!?]$/.test(text) ? text : `${text}.`);

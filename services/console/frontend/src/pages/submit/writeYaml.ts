@@ -45,7 +45,7 @@ function command({ command: text, argv }: JobFields): string[] {
   if (argv) return ["command:", ...text.split("\n").map((word) => `  - ${scalar(word)}`)];
   if (!text.includes("\n")) return [`command: ${scalar(text)}`];
   const lines = text.replace(/\n$/, "").split("\n");
-  const asBlock = /^\S/.test(text) && !/\n\n$/.test(text) && lines.every((each) => /^[\t\x20-\x7e\xa0-\u2027\u2030-\ud7ff]*$/.test(each) && (each === "" || each.trim() !== ""));
+  const asBlock = /^\S/.test(text) && !/\n\n$/.test(text) && lines.every((each) => /^[\t\x20-\x7e\xa1-\ud7ff]*$/.test(each) && !/[^\S \t]/.test(each) && (each === "" || each.trim() !== ""));
   if (!asBlock) return [`command: ${scalar(text)}`];
   return [text.endsWith("\n") ? "command: |" : "command: |-", ...lines.map((each) => (each ? `  ${each}` : ""))];
 }

@@ -25,7 +25,7 @@ describe("the form writes YAML, and YAML goes back into the form", () => {
   it("leaves out what is empty", () => expect(writeYaml(job({ name: "a", env: [{ name: "", value: "x" }] }))).toBe("name: a\n"));
 
   it.each([
-    "echo one\necho two", "echo one\necho two\n", "  indented\nafter", "a\n\n\n", 'say "yes" # no\n\ttab', "\n", "one", "yes", "12", "'", '"', "a: b", "- x", "é\u0085\u2028",
+    "echo one\necho two", "echo one\necho two\n", "  indented\nafter", "a\n\n\n", 'say "yes" # no\n\ttab', "\n", "one", "yes", "12", "'", '"', "a: b", "- x", "é\u0085\u2028", "a\u00a0b",
     "#", "[1]", "{a}", "a:", "%", "@x", "1:30", "null", "~", "0x10", ".5", "2026-11-22", "&a", "*a", "!x", "|", ">", "x ", " x", "x\\n", "a\tb", "<b onclick=1>",
   ])("keeps the command %j", (command) => {
     expect(fromYaml(writeYaml(job({ name: "a", command })))).toEqual({ fields: job({ name: "a", command }), comments: false });
@@ -59,6 +59,8 @@ describe("YAML that is more than the form shows stays in the editor", () => {
     ["name: &a b\n", "it begins with &"],
     ["name: a\n b\n", "several lines"],
     ["\tname: a\n", "tab"],
+    ["name: a \t\n", "tab"],
+    ["name: \u00a0'a'\n", "unusual blank"],
     ["name: a\nname: b\n", "name stands twice"],
     ["min-tasks: 1\nmin_tasks: 2\n", "it stands twice"],
     ["command: >\n  folded\n", "over several lines"],

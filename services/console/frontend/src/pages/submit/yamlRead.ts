@@ -27,8 +27,8 @@ const KEY = /^([A-Za-z0-9_.\/-]+|"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*:(?:\s+|$)/
 /** A mapping in block style, whose values are scalars, lists and mappings; comments may stand anywhere. Raises `Beyond`. */
 export function readYaml(text: string): { fields: Map<string, Value>; comments: boolean } {
   const raw = text.split(/\r?\n/);
-  const odd = raw.findIndex((line) => /[\r\u0085\u2028\u2029]/.test(line)); // YAML ends lines there, too
-  if (odd >= 0) throw new Beyond(odd + 1, "an unusual end of a line");
+  const odd = raw.findIndex((line) => /[^\S \t]|\u0085/.test(line)); // YAML ends lines at some of them, and takes others for letters
+  if (odd >= 0) throw new Beyond(odd + 1, "there is an unusual blank or end of a line");
   const reader = new Reader(raw);
   return { fields: reader.document().entries, comments: reader.comments };
 }
@@ -58,7 +58,7 @@ class Reader {
       if (text !== whole.trimEnd()) this.comments = true;
       const indent = text.length - text.trimStart().length;
       if (!text.trim()) continue;
-      if (/^\s*\t/.test(whole) || /^ *\t/.test(text)) throw new Beyond(this.at + 1, "there is a tab before the text");
+      if (whole.includes("\t")) throw new Beyond(this.at + 1, "there is a tab");
       return { indent, text: text.slice(indent), line: this.at + 1 };
     }
     return undefined;
@@ -111,7 +111,7 @@ class Reader {
       const text = this.raw[this.at]!;
       const own = text.length - text.trimStart().length;
       if (text.trim() === "") {
-        if (indent >= 0 && own > indent) throw new Beyond(this.at + 1, "a line of blanks within a block");
+        if ((indent >= 0 && own > indent) || text.includes("\t")) throw new Beyond(this.at + 1, "a line of blanks within a block");
         found.push("");
         continue;
       }

@@ -31,7 +31,7 @@ export function scalar(text: string): string {
 /** A number as it was typed, where it is one; text otherwise, for the server to complain about. */
 export const numeral = (text: string): string => (SIMPLE_NUMBER.test(text) ? text : scalar(text));
 
-/** JSON is YAML, but for characters that YAML wants escaped. */
+/** JSON is YAML, but for characters that YAML wants escaped, and blanks that nobody tells from others. */
 function quoted(text: string): string {
-  return JSON.stringify(text).replace(/[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return JSON.stringify(text).replace(/[^\S ]|[\u007f-\u009f\ufffe\uffff]/g, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

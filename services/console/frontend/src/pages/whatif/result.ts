@@ -61,7 +61,13 @@ export interface Measure {
   showBy?: (value: number) => string;
 }
 
-export const hours = (value: number): string => (Math.abs(value) < 0.5 / 3600 ? "0 s" : `${value < 0 ? "−" : ""}${duration(Math.round(Math.abs(value) * 3600))}`);
+/** Finer than `duration` below an hour: what is compared must not look alike. */
+export function hours(value: number): string {
+  const seconds = Math.abs(value) * 3600;
+  const sign = value < 0 && seconds >= 0.05 ? "−" : "";
+  if (seconds < 60) return `${sign}${Math.round(seconds * 10) / 10} s`;
+  return sign + (seconds < 3600 ? `${(seconds / 60).toFixed(1)} min` : duration(Math.round(seconds)));
+}
 export const whole = (value: number): string => Math.round(value).toLocaleString("en");
 export const gpuHours = (value: number): string => (Math.abs(value) >= 100 ? whole(value) : value.toFixed(1));
 const points = (value: number): string => `${(100 * value).toFixed(1)} points`;

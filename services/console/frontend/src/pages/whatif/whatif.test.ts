@@ -67,5 +67,5 @@ describe("what it comes to", () => {
     expect(shares(result)[0]).toMatchObject({ name: "vision", jobs: 2 });
   });
   it("leaves out what a run does not have", () => expect(verdict(totals(result).find((each) => each.name.startsWith("Fairness"))!)).toBeNull());
-  it("shows hours as people read them", () => expect([0, 0.01, 1.5, -2].map(hours)).toEqual(["0 s", "36 s", "1 h 30 min", "−2 h"]));
+  it("shows hours as people read them", () => expect([0, 0.01, 0.025, 1.5, -2, -0.1].map(hours)).toEqual(["0 s", "36 s", "1.5 min", "1 h 30 min", "−2 h", "−6.0 min"]));
 });

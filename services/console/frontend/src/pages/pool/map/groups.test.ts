@@ -1,6 +1,7 @@
+/// <reference types="node" />
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
-import css from "../../../styles/tokens.css?raw";
 import { aJob, aProject } from "../rows.fixture";
 import { classNames, COLOURS, groupsOf, projectNames } from "./groups";
 import { contrast, inkOn } from "./palette";
@@ -31,6 +32,7 @@ describe("colours of projects and classes", () => {
   });
 
   it("are written on in ink that can be read, light and dark", () => {
+    const css = readFileSync(new URL("../../../styles/tokens.css", import.meta.url), "utf8");
     const colours = [...css.matchAll(/--cat-\d: (#[0-9a-f]{6})/g)].map((found) => found[1]!);
     expect(colours.length).toBe(2 * COLOURS);
     for (const colour of colours) expect(contrast(colour, inkOn(colour)), colour).toBeGreaterThanOrEqual(4.5);

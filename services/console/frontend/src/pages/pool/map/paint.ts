@@ -74,7 +74,8 @@ function paintRun(ctx: CanvasRenderingContext2D, view: View, node: NodeCells, fr
   const box: Box = { x: x + first.x, y: y + first.y, width: (to - from) * step + layout.cell, height: layout.cell };
   const face: Face = { cell, group: view.groupOf(cell[1] ?? (cell[3][0] ? jobOfTask(cell[3][0]) : null)), promised: view.groupOf(cell[2]), idle: node.state !== "ready" };
   if (view.level) face.level = cell[0] === "unhealthy" || cell[0] === "quarantined" ? null : view.level(node, from);
-  const faded = (view.wanted !== null && !view.wanted(node, cell)) || (view.lit !== null && "group" in view.lit && face.group?.key !== view.lit.group);
+  const group = cell[0] === "reserved" ? face.promised : face.group;
+  const faded = (view.wanted !== null && !view.wanted(node, cell)) || (view.lit !== null && "group" in view.lit && group?.key !== view.lit.group);
   if (faded) ctx.globalAlpha = FADED;
   paintCell(ctx, box, face, palette);
   for (let gpu = from; gpu < to; gpu += 1) {

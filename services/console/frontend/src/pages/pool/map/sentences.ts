@@ -1,17 +1,7 @@
 // What is to be said of a GPU and of a node, for the tooltip, for screen readers and for the table.
-import { bytes, count, duration, moment } from "../../../lib/words";
-import type { Cell, CellState, LiveJob, NodeCells, NodeTelemetry } from "../../../live/shapes";
-import { jobOfTask, runsOf, type Run } from "./selecting";
-
-export const STATE_WORDS: Record<CellState, string> = {
-  held: "held",
-  shared: "shared",
-  leaving: "leaving",
-  reserved: "reserved",
-  free: "free",
-  quarantined: "quarantined",
-  unhealthy: "unhealthy",
-};
+import { bytes, duration } from "../../../lib/words";
+import type { Cell, LiveJob, NodeCells, NodeTelemetry } from "../../../live/shapes";
+import { jobOfTask, type Run } from "./selecting";
 
 export const NODE_WORDS: Record<string, string> = {
   ready: "takes work",
@@ -107,12 +97,3 @@ export function holdText([state, holder, promised, sharers, trouble]: Cell): str
       return `${state}${because(trouble)}`;
   }
 }
-
-/** A node in one line: what its GPUs do, those alike together. */
-export const nodeText = (node: NodeCells): string =>
-  node.gpus.length === 0 ? "no GPUs" : runsOf(node).map(runText).join("; ");
-
-/** The map as a whole, for who cannot see it. */
-export const mapText = (nodes: number, gpus: number): string => `${count(nodes, "node")} with ${count(gpus, "GPU")}`;
-
-export const titleOf = (at: string | null): string => (at ? moment(at) : "");
