@@ -61,6 +61,7 @@ class Followed:
         self._log = logger(domain=place.name)
         self._opened = False
         self._measured: dict[str, Any] = {}
+        self.reading = 0
         self._new(kept=True)
 
     def _new(self, *, kept: bool) -> None:
@@ -69,6 +70,7 @@ class Followed:
         self.picture = Picture(self.place.name, self.memo)
         self.view = _View(self, self.bus, self._metrics, self._folder if kept else None)
         self._opened, self.ready = False, False
+        self.reading += 1
 
     @property
     def name(self) -> str:
