@@ -44,7 +44,8 @@ LINES_FROM = 2000  # records before the end of the log: those are told, so that 
 class Followed:
     """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once.
 
-    heard: called with each record from then on, once it is folded.
+    heard: called with each record from then on, once it is folded. reading: how often its log was begun to be read; another time
+    it may be another log.
     """
 
     def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
