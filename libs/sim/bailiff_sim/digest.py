@@ -48,34 +48,26 @@ def _time(time: int) -> bytes:
 
 @lru_cache(maxsize=256)
 def _frame(
-    domain: str, epoch: int, writer: str, engine: str, policy: int, kind: str, essential: bool, turn_end: bool, cause: bool, inputs: bool
-) -> tuple[bytes, list[bytes]]:
+    domain: str, epoch: int, writer: str, engine: str, policy: int, kind: str, essential: bool, turn_end: bool,
+    cause: bool, inputs: bool,
+) -> tuple[bytes, list[bytes]]:  # fmt: skip
     """The beginning of `ce_id`, and all that is hashed of such records, in its order, with room for the rest."""
-    headers = 14 + cause + inputs
-    prev_length = _length[64]
-    pieces = [
-        TAG + headers.to_bytes(4, "big") + (_name("cause") if cause else b""),
-        *(b"", b""),
-        _header("domain", domain)
-        + _header("engine", engine)
-        + _header("epoch", str(epoch))
-        + _header("essential", "true" if essential else "false")
-        + _name("id"),
-        *(b"", b""),
-        _name("inputs") if inputs else b"",
-        *(b"", b""),
-        _header("policy", str(policy)) + _name("prev") + prev_length,
-        b"",
-        _name("seq"),
-        *(b"", b""),
-        _header("source", f"/bailiff/{domain}/{writer}") + _header("specversion", "1.0") + _name("time"),
-        b"",
-        _name("turn"),
-        *(b"", b""),
-        _header("turnend", "true" if turn_end else "false") + _header("type", kind),
-        *(b"", b""),
-    ]
-    return f"{domain}:".encode(), pieces
+    room = b"", b""
+    engine_to_id = _header("domain", domain) + _header("engine", engine) + _header("epoch", str(epoch))
+    engine_to_id += _header("essential", "true" if essential else "false") + _name("id")
+    source_to_time = _header("source", f"/bailiff/{domain}/{writer}") + _header("specversion", "1.0") + _name("time")
+    frame = [
+        TAG + (14 + cause + inputs).to_bytes(4, "big") + (_name("cause") if cause else b""),
+        *room, engine_to_id,
+        *room, _name("inputs") if inputs else b"",
+        *room, _header("policy", str(policy)) + _name("prev") + _length[64],
+        b"", _name("seq"),
+        *room, source_to_time,
+        b"", _name("turn"),
+        *room, _header("turnend", "true" if turn_end else "false") + _header("type", kind),
+        *room,
+    ]  # fmt: skip
+    return f"{domain}:".encode(), frame
 
 
 def _name(header: str) -> bytes:

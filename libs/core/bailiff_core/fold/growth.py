@@ -2,6 +2,7 @@
 
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.shape import shape_of
 from bailiff_core.records import decisions, facts
 
 from .gang import note_stale

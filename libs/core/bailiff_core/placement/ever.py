@@ -53,4 +53,3 @@ def _empty(pool: Pool) -> Rooms:
         kept.empty = Rooms.when_empty(pool)
     kept.empty.policy = pool.policy
     return kept.empty
-

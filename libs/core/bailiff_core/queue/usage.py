@@ -66,9 +66,8 @@ class Usage:
         if len(self._journal) > JOURNAL_KEPT:
             self._forgotten += len(self._journal)
             self._journal.clear()
-        resized = False
-        if any([self._count_node(pool.nodes[number]) for number in pool.stale_nodes]):
-            resized = self._set_sizes()
+        changed = [self._count_node(pool.nodes[number]) for number in pool.stale_nodes]
+        resized = any(changed) and self._set_sizes()
         if pool.policy is not self._policy:  # another tree perhaps, and what is preemptible may have changed for all jobs
             self._begin(pool)
             return
