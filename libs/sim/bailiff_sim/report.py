@@ -23,10 +23,11 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 1100px; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
-th, td { border-bottom: 1px solid var(--line); padding: .3em .8em; text-align: right; white-space: nowrap }
+th, td { border-bottom: 1px solid var(--line); padding: .3em .5em; text-align: right; white-space: nowrap }
+th { white-space: normal; vertical-align: bottom }
 th:first-child, td:first-child { text-align: left }
 h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
-p, figcaption { color: var(--soft) } figure { margin: 1em 0 } svg { max-width: 100%; height: auto }
+p, figcaption { color: var(--soft) } figure { margin: 1em 0 } svg { width: 100%; height: auto }
 details pre { overflow-x: auto; border: 1px solid var(--line); padding: 1em; font-size: 12px }
 """
 

@@ -182,8 +182,8 @@ def _notes(ask: Any, source: Any) -> list[str]:
 
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """Figures in the house's table, as wide as they are; the first column is of words."""
-    made = tables.table(*head, right=head[1:])
+    """Figures in the house's table, as wide as they are."""
+    made = tables.table(*head, right=[name for name in head[1:] if name != "class"])
     for row in rows:
         made.add_row(*row)
     return tables.Unsqueezed(made, tables.MOST_WIDTH)
