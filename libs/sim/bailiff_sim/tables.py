@@ -56,7 +56,8 @@ def by_size(found: Sequence[Mapping[str, object]]) -> Table:
     for each in found:
         waits = _of(each, "waiting_by_size")
         cells = [
-            f"{hours_text(waits[size]['mean'])} / {hours_text(waits[size]['p95'])}" if waits[size]["count"] else "-" for size in sizes
+            f"{hours_text(waits[size]['mean'])} / {hours_text(waits[size]['p95'])}" if waits[size]["count"] else "-"
+            for size in sizes
         ]
         rows.append([_label(each, found), *cells])
     return ["scheduler (mean / p95)", *(f"{size} GPU{'' if size == '1' else 's'}" for size in sizes)], rows
