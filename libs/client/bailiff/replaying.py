@@ -89,14 +89,10 @@ class Here:
     def __init__(self) -> None:
         self._deciding = Deciding()
 
-    @property
-    def done(self) -> bool:
-        """Whether it takes no more records."""
-        return self._deciding.done
-
-    async def take(self, wire: Wire, again: bool) -> None:
-        """The next record of the log."""
+    async def take(self, wire: Wire, again: bool) -> bool:
+        """The next record of the log. Whether it takes no more."""
         self._deciding.take(wire, again)
+        return self._deciding.done
 
     async def found(self) -> dict[str, Any]:
         """What it found."""
@@ -292,10 +288,8 @@ async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list
         wanted = seq >= survey.begin
         wire = Wire(message.headers, message.value)
         for each in deciders:
-            if seq <= each.last:
-                await each.engine.take(wire, wanted and part.who is each)
-                if each.engine.done:
-                    return turns
+            if seq <= each.last and await each.engine.take(wire, wanted and part.who is each):
+                return turns
         if wanted and TURN_END in message.headers:
             part.engine["turns"] += 1
             turns += 1

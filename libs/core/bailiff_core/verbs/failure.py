@@ -1,8 +1,5 @@
 """Which job a failing decision was about, so that it can be held and the rest can go on."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from bailiff_core.model.pool import Job
 
 
@@ -14,10 +11,18 @@ class DecisionError(Exception):
         self.job = job
 
 
-@contextmanager
-def about(job: Job) -> Iterator[None]:
+class about:  # noqa: N801 - to be read as one word of a sentence, as `suppress` is
     """Whatever goes wrong inside is about this job. Raises `DecisionError`."""
-    try:
-        yield
-    except Exception as cause:
-        raise DecisionError(job.id, cause) from cause
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        """Nothing has gone wrong yet."""
+
+    def __exit__(self, _kind: object, cause: BaseException | None, _traceback: object) -> None:
+        """Say whom it was about."""
+        if isinstance(cause, Exception):
+            raise DecisionError(self._job.id, cause) from cause
