@@ -180,7 +180,7 @@ def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
     assert backwards.exit_code == 2
     assert "is not after" in backwards.output
     assert bailiff("what-if", "-p", policy, "-f", log, "--from", "9999").exit_code == 5
-    assert "expected a seq, or a time" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
+    assert "expected a record's number, a time as in" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
 
 
 def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Path):
