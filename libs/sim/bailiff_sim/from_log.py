@@ -71,6 +71,8 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     events.finish()
     seen = list(observation.jobs.values())
     outcomes, assumptions = _outcomes(seen)
+    for job, figures in recorded.jobs.items():
+        figures.run_time = outcomes[job].run_time
     measured = _delays(observation)
     workload = Workload(name, observation.begin, events.nodes, events.happenings, outcomes, {"from": "log"})
     seqs = {seq: each.name for seq, each in observation.jobs.items()}
