@@ -128,15 +128,23 @@ class Survey:
     passed_over: set[int] = field(default_factory=set)
     bytes_read: int = 0
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong with the log so far."""
+        return not self.unreadable and self.verification is not None and self.verification["broken"] is None
+
 
 async def replay(
     domain: str, read: Read, *, store: Path | None = None, from_: Point | None = None, to: Point | None = None
 ) -> Replayed:
     """Decide the log, or the turns from one point to another, again. read: the log, anew with each call.
 
-    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read.
+    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read, and where no record is in the range.
     """
     survey = await _survey(domain, read(), from_ or Point(), to or Point())
+    if survey.begin > survey.end and survey.sound:
+        text = f"no record of {domain} is in the range that was asked for"
+        raise Problem(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
     deciders = _deal_out(survey, store)
     async with AsyncExitStack() as stack:
         for each in deciders:
@@ -171,7 +179,10 @@ async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, t
             turn_began = seq
         if kind in AFRESH and found.begin < 0:
             afresh = turn_began
-        asked = asked or not _before(from_, seq, walk.head.time)
+        if not asked and not _before(from_, seq, walk.head.time):
+            if _after(to, seq, walk.head.time):
+                break
+            asked = True
         if kind == STARTED:
             try:
                 found.parts.append(_part(seq, wire))

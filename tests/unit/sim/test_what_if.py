@@ -248,3 +248,11 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
     refused = bailiff("what-if", "--policy", tmp_path / "odd.yaml", "--file", log)
     assert refused.exit_code == 1
     assert "odd.yaml:4" in refused.output
+
+
+def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):
+    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    refused = bailiff("what-if", "-p", policy, "--archive", log, "--domain", "other")
+    assert refused.exit_code == 5
+    assert "is a log of test, and other was asked for" in " ".join(refused.output.split())
+    assert bailiff("what-if", "-p", policy, "--archive", log, "--domain", "test", "-o", "json").exit_code == 0

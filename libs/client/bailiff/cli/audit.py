@@ -335,7 +335,11 @@ async def source_of(session: Session, file: Path | None, archive: str | None) ->
     if archive is not None and "://" not in archive:
         file = Path(archive)
     if file is not None:
-        yield from_file(file)
+        source = from_file(file)
+        if session.domain not in (None, source.domain):
+            text = f"{file} is a log of {source.domain}, and {session.domain} was asked for"
+            raise Problem(ExitCode.NOT_FOUND, text, f"say --domain {source.domain}, or another file")
+        yield source
     elif archive is not None:
         async with from_archive(archive, session.domain) as source:
             yield source
