@@ -1,28 +1,20 @@
 """`bailiff what-if`: the pool's own past under another policy."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
 
-from bailiff.moments import point, wall_clock
+from bailiff.moments import wall_clock
 from bailiff.policyfile import read_policy
-from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
-from bailiff.walk import Walk, records
+from bailiff.whatif import Tell, other_past, whole_log
 from bailiff.whatiftable import what_if_table
 from bailiff.written import write
-from bailiff_core.model.policy import Policy
-from bailiff_core.records import Record
-from bailiff_core.records.wire import time_text
 
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
-
-if TYPE_CHECKING:
-    from bailiff_sim.what_if import WhatIf
 
 
 def register(app: typer.Typer) -> None:
@@ -49,46 +41,17 @@ async def what_if(
     """
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
-        source.from_its_beginning("what-if")
-        read = [record async for record in records(Walk(source.domain), source.messages, "see: bailiff audit verify")]
-    now = wall_clock() if source.path is None or not read else read[-1].time
+        log = await whole_log(source)
+    now = wall_clock() if source.path is None else log[-1].time if log else 0
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found = _compared(source.domain, read, rules, (_moment("--from", begin, read, now), _moment("--to", to, read, now)), bars)
-    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **simulator("what_if").compared(found)}
+        found, comparison = other_past(source.domain, log, rules, begin, to, _told(bars), now)
+    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **comparison}
     session.show(said, lambda: what_if_table(said))
     if report is not None:
         write(report, simulator("what_if_report").page(found, said))
         session.say(f"{report}: the same with plots")
 
 
-def _compared(
-    domain: str, records: list[Record], rules: Policy, window: tuple[int | None, int | None], bars: Progress
-) -> "WhatIf":
-    since, until = window
-    if since is not None and until is not None and until <= since:
-        raise Problem(ExitCode.USAGE, f"--to ({time_text(until)}) is not after --from ({time_text(since)})")
-    try:
-        log = simulator("from_log").from_log(records, domain, until)
-    except ValueError as error:
-        raise Problem(ExitCode.NOT_FOUND, f"{domain}: {error}") from None
-    if since is not None and since >= log.end:
-        raise Problem(ExitCode.NOT_FOUND, f"--from ({time_text(since)}) is not before the end of it all, {time_text(log.end)}")
-    found: WhatIf = simulator("what_if").what_if(log, rules, since, _told(bars))
-    return found
-
-
-def _moment(option: str, text: str | None, records: list[Record], now: int) -> int | None:
-    """µs UTC of a point of the log; a time ago counts from `now`. Raises `Problem`."""
-    if text is None:
-        return None
-    found = point(text, option).at(now)
-    if found.seq is None:
-        return found.time
-    if found.seq >= len(records):
-        raise Problem(ExitCode.NOT_FOUND, f"{option}: there is no record #{found.seq}: the log ends at #{len(records) - 1}")
-    return records[found.seq].time
-
-
-def _told(bars: Progress) -> Callable[[str, int, int], None]:
+def _told(bars: Progress) -> Tell:
     tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
     return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)
