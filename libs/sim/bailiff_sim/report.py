@@ -97,7 +97,7 @@ def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
         axes.xaxis.label.set_color(INK)
         axes.yaxis.label.set_color(INK)
         axes.grid(True, color=INK, alpha=0.2)
-        axes.legend(frameon=False, labelcolor=INK, loc="best")
+        axes.legend(frameon=False, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1), ncols=4)  # hides no line
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
@@ -122,7 +122,7 @@ def held(axes: Axes, run: Run, label: str, colour: str) -> None:
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.held(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
 
 
 def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
@@ -130,7 +130,7 @@ def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.waiting(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
 
 
 def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], manifest: str) -> str:
