@@ -312,6 +312,7 @@ RELEASED = {
     6: "bf98fba327ee08de",
     7: "27d96b0aa72b438d",
     8: "d62b03dc74cda7b1",
+    9: "569a975e66666b29",
 }
 
 
