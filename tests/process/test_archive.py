@@ -17,6 +17,8 @@ import asyncpg
 import pytest
 from tests.archive_kit import archived, head, query
 from tests.bench.synthetic import plain_log
+from tests.integration.test_archive import displaced
+from tests.kafka_disk import cut_tail
 from tests.system import PATIENCE_S
 
 from bailiff_bus import topics
@@ -121,6 +123,56 @@ async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_wai
         await asyncio.to_thread(stack.processes.wait_ready, "auditor", timeout_s=PATIENCE_S)
     finally:
         await bus.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_word(stack: Stack) -> None:
+    story = displaced()[0]
+    keep = len(story.wires) - 8
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        stack.start_service("auditor", env={"BAILIFF_SEAL_RECORDS": "4"})
+        await grow(bus, story.wires[:keep])
+        await grow(bus, story.wires[keep:])
+        await until_archived(stack, len(story.wires) - 1)
+        await until_row(stack, "SELECT FROM seals WHERE size > $1", keep)
+        before = await archived(stack.postgres.dsn)
+    finally:
+        await bus.close()
+    await asyncio.to_thread(stack.kafka.stop)
+    end = cut_tail(stack.kafka.data_dir / f"{topics.AUDIT.name}-0", keep)
+    assert 0 < end <= keep
+    await asyncio.to_thread(stack.kafka.start)
+    left = story.resumed(end)
+    left.restart(after=1_000_000)
+    for number in range(12):  # it grows past where it was
+        left.submit(f"later-{number}")
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        await grow(bus, left.wires[end:])
+        await until_row(stack, "SELECT FROM domains WHERE broken LIKE '%no longer holds%'")
+        assert await archived(stack.postgres.dsn) == before  # nothing moves before it is said
+        command(stack, "audit", "set-aside", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
+        await until_row(stack, "SELECT FROM domains WHERE next_seq = $1", len(left.wires))
+        await until_row(stack, "SELECT FROM seals WHERE size > $1", len(left.wires) - 4)
+        assert await archived(stack.postgres.dsn) == await everything(bus)
+    finally:
+        await bus.close()
+    (branch,) = await query(stack.postgres.dsn, "SELECT from_seq, head_seq, reason FROM branches")
+    assert tuple(branch.values()) == (end, len(story.wires) - 1, "the disk was replaced")
+    lost = await query(stack.postgres.dsn, "SELECT value FROM branch_records ORDER BY seq")
+    assert [row["value"] for row in lost] == [wire.value for wire in story.wires[end:]]
+    for arguments in ((), ("--archive", stack.postgres.dsn), ("--archive", stack.postgres.dsn, "--derived")):
+        found = bailiff(stack, "audit", "verify", *arguments)
+        assert (found["ok"], found["records"], len(found["set_aside"]), found["derived"]) == (True, len(left.wires), 1, [])
+
+
+async def until_row(stack: Stack, sql: str, *arguments: object) -> None:
+    """Wait until there is such a row."""
+    async with asyncio.timeout(2 * PATIENCE_S):
+        while not await query(stack.postgres.dsn, sql, *arguments):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
 
 
 async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:
