@@ -336,9 +336,9 @@ async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
     for table, text in people.take().items():
         await connection.execute(UPSERTS[table], text)
     await connection.execute(
-        "UPDATE domains SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2, head_time = $3, epoch = $4, "
-        "peaks = $5, identity = $6", len(messages), walk.head.hash, walk.head.time, walk.head.epoch, b"".join(tree.peaks),
-        walk.identity,
+        """UPDATE domains SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,
+           head_time = $3, epoch = $4, peaks = $5, identity = $6""",
+        len(messages), walk.head.hash, walk.head.time, walk.head.epoch, b"".join(tree.peaks), walk.identity,
     )  # fmt: skip
 
 
