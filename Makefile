@@ -2,13 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DISTRIBUTIONS := libs/core libs/bus libs/job libs/sim libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup
+DISTRIBUTIONS := libs/core libs/bus libs/job libs/sim libs/client libs/devstack services/admission services/victim_selection services/eviction_executor services/node_agent services/auditor services/rollup services/console
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs bench clean
+.PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,8 +17,8 @@ install: $(VENV)/.installed ## virtual environment with all distributions and th
 
 install-dev: $(VENV)/.installed-dev ## the same, with what the tests need
 
-demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs)
-	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS)
+demo: install ## three preemptions on a real Kafka, what they cost, and the proof (GPUS=nvml for this machine's own GPUs, STAY=1 to watch it on the web page)
+	@$(BIN)/python -m bailiff_devstack.demo --gpus $(GPUS) $(if $(STAY),--stay)
 
 up: install ## start the same system and leave it running
 	@$(BIN)/python -m bailiff_devstack.updown up --state $(STATE) --gpus $(GPUS)
@@ -54,6 +54,11 @@ docs: install-dev ## write the generated event reference anew
 	$(BIN)/python -m bailiff_bus.generate docs/events
 	$(BIN)/python -m bailiff.planschemas docs/schemas
 	$(BIN)/python -m bailiff_auditor.api.describe docs/schemas/api.json
+
+web: ## the console's pages from their sources (needs Node 20.19 or later; what is in git is built already)
+	npm --prefix services/console/frontend ci --no-fund --no-audit
+	npm --prefix services/console/frontend run check
+	npm --prefix services/console/frontend run build
 
 bench: install-dev ## measure, each figure beside its baseline
 	$(BIN)/python -m tests.bench

@@ -105,6 +105,7 @@ class Story:
         domain: str = "test",
         begin: int = NEW_YEAR,
         check: Callable[[Pool], None] | None = None,
+        partition: int = 0,
     ) -> None:
         """check: called with the state after every turn."""
         self.pool = Pool()
@@ -118,7 +119,7 @@ class Story:
         self._offsets: dict[str, int] = {}
         self._ids = 0
         self._writers = 0
-        self._append(self._record(facts.DomainCreated(domain=domain, partition=0, nonce="00" * 16), turn=0))
+        self._append(self._record(facts.DomainCreated(domain=domain, partition=partition, nonce="00" * 16), turn=0))
         self._append(self._record(facts.PolicyApplied(policy=rules.complete()), turn=0, turn_end=True))
         close_turn(self.pool)
         self.restart()

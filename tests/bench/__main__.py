@@ -14,6 +14,7 @@ from rich.console import Console
 
 from . import (
     archive,
+    console,
     control,
     core,
     engine,
@@ -56,6 +57,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "hosted": hosted.measure,
     "archive": archive.measure,
     "rollup": rollup.measure,
+    "console": console.measure,
     "sim": sim.measure,
 }
 

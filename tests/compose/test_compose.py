@@ -33,7 +33,7 @@ IMAGES = ("apache/kafka:4.3.0", "python:3.12-slim-bookworm")
 DOMAIN = "pool-a"
 PATIENCE_S = 240.0
 PROMETHEUS = "prom/prometheus:latest"
-SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "api", "rollup")
+SERVICES = ("admission", "victim-selection", "eviction-executor", "node-agent", "auditor", "api", "rollup", "console")
 SCRAPED = {f"bailiff-{name}" for name in SERVICES}
 WITH_PROMETHEUS = ("docker-compose.yml", "deploy/compose/prometheus.yml")
 THREE_BROKERS = ("docker-compose.yml", "deploy/compose/three-brokers.yml")
@@ -61,6 +61,7 @@ class Compose:
             "BAILIFF_KAFKA_PORT_3",
             "BAILIFF_PROMETHEUS_PORT",
             "BAILIFF_API_PORT",
+            "BAILIFF_CONSOLE_PORT",
         )
         ports = dict(zip(names, map(str, self.ports), strict=True))
         environment = {**os.environ, **ports, "BAILIFF_KAFKA_HOST": "127.0.0.1", "BAILIFF_IMAGE": self.image}
@@ -78,6 +79,10 @@ class Compose:
     def archive(self, page: str) -> dict[str, Any]:
         """What the query interface says."""
         return asked(self.ports[4], f"/v1/{page}")
+
+    def page(self, path: str) -> dict[str, Any]:
+        """What the console says to the page."""
+        return asked(self.ports[5], f"/api/{path}")
 
     def left_behind(self) -> list[str]:
         """Everything of this project that the engine still has."""
@@ -127,7 +132,7 @@ def compose() -> Iterator[Callable[..., Compose]]:
     made: list[Compose] = []
 
     def make(*files: str) -> Compose:
-        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(5)), files or ("docker-compose.yml",)))
+        made.append(Compose(f"bailiff-test-{uuid.uuid4().hex[:8]}", tuple(free_ports(6)), files or ("docker-compose.yml",)))
         return made[-1]
 
     yield make

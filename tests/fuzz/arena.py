@@ -7,6 +7,7 @@ noted as it reads it.
 import asyncio
 import json
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -49,16 +50,17 @@ class Tally:
     rejected: Counter[str] = field(default_factory=Counter)  # by code
     accepted: Counter[str] = field(default_factory=Counter)  # by topic
     memory: list[int] = field(default_factory=list)  # resident bytes after each tenth
+    log: list[int] = field(default_factory=list)  # of which the log, which a real broker keeps on its disk
     violation: str | None = None
     suspects: list[Sent] = field(default_factory=list)  # the messages after which it was seen
 
     def __str__(self) -> str:
         codes = "  ".join(f"{code} {count}" for code, count in self.rejected.most_common())
-        mib = ", ".join(str(each >> 20) for each in self.memory)
+        mib = ", ".join(f"{all_of_it >> 20} ({log >> 20})" for all_of_it, log in zip(self.memory, self.log, strict=True))
         return (
             f"seed {self.seed}: {self.sent.total()} messages, {self.rejected.total()} rejected, "
             f"{self.accepted.total()} accepted as harmless\n  by topic: {dict(self.sent)}\n  by reason: {codes}\n"
-            f"  resident after each tenth, MiB: {mib}\n  {self.violation or 'nobody died of it'}"
+            f"  resident after each tenth, MiB (of which the log in memory): {mib}\n  {self.violation or 'nobody died of it'}"
         )
 
 
@@ -167,6 +169,7 @@ async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | N
         arena.forget()
         if number % tenth == 0:
             tally.memory.append(_resident())
+            tally.log.append(_size(arena.cluster.messages(topics.AUDIT.name, 0)))
     else:
         await arena.still_works()
     tally.violation = arena.witness.violation
@@ -174,6 +177,16 @@ async def _fuzz(arena: Arena, tally: Tally, count: int, only: Sequence[Sent] | N
 
 def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def _size(log: Sequence[Message]) -> int:
+    """Bytes of memory. The names of headers are the same objects everywhere."""
+    size = sys.getsizeof
+    parts = (
+        (message, message.headers, message.value, *(pair for pair in message.headers), *(value for _, value in message.headers))
+        for message in log
+    )
+    return sum(size(part) for each in parts for part in each)
 
 
 class noting:  # noqa: N801 - used as a context manager only

@@ -33,6 +33,7 @@ from bailiff_bus.port import Message
 from bailiff_bus.runtime import ExitCode as ServiceExitCode
 from bailiff_bus.settings import PREFIX, ServiceSettings
 from bailiff_bus.topics import TOPICS
+from bailiff_console.settings import ConsoleSettings
 from bailiff_core import protections, turn
 from bailiff_core.model.amounts import friendly_amounts
 from bailiff_core.model.demand import JobDemand, SubGroup, TaskGroup
@@ -258,6 +259,7 @@ def variables() -> dict[str, Any]:
         AuditorSettings,
         ApiSettings,
         RollupSettings,
+        ConsoleSettings,
         ClientSettings,
     ):
         for path, default in leaves(kind):
@@ -285,7 +287,8 @@ def test_the_tables_of_settings_are_whole_and_true() -> None:
         elif default == "made":
             assert told[name] != "none", name
         else:
-            wanted = str(default).lower() if isinstance(default, bool) else str(default)
+            as_json = isinstance(default, bool | tuple)
+            wanted = json.dumps(default) if as_json else str(default)
             assert told[name] == f"`{wanted}`", name
 
 

@@ -22,7 +22,7 @@ from bailiff_core.plan.snapshot import names_of
 from bailiff_core.plan.values import parse_grace
 
 from .complaints import complaints, found_text
-from .yamlfile import Place, read_yaml
+from .yamlfile import Lines, Place, read_yaml
 
 Faults = list[tuple[Place, str]]
 ALSO_WRITTEN: Mapping[type[BaseModel], tuple[str, ...]] = {Bounds: ("gpus", "cpus", "memory")}
@@ -34,14 +34,18 @@ class NotAPolicy(Exception):
 
 def read_policy(path: Path) -> Policy:
     """The policy in this file. Raises `NotAPolicy`, and `UnreadableFile` where it is not YAML."""
-    value, lines = read_yaml(path)
-    if isinstance(value, dict) and isinstance(value.get("policy"), dict) and "priority_classes" not in value:
-        value = value["policy"]  # as `policy show -o yaml` prints it
-        lines = {place[1:]: line for place, line in lines.items() if place[:1] == ("policy",)}
+    value, lines = inner_policy(*read_yaml(path))
     policy, faults = policy_from(value)
     if policy is None:
         raise NotAPolicy("\n".join(fault_lines(str(path), lines, faults, "policy")))
     return policy
+
+
+def inner_policy(value: Any, lines: Lines) -> tuple[Any, Lines]:
+    """The policy's own fields, where it stands as `policy show -o yaml` prints it."""
+    if isinstance(value, dict) and isinstance(value.get("policy"), dict) and "priority_classes" not in value:
+        return value["policy"], {place[1:]: line for place, line in lines.items() if place[:1] == ("policy",)}
+    return value, lines
 
 
 def policy_from(value: object) -> tuple[Policy | None, Faults]:
@@ -56,6 +60,8 @@ def policy_from(value: object) -> tuple[Policy | None, Faults]:
     except ValidationError as error:
         faults += trees + [fault for fault in faults_of(error) if fault[0] or not trees]
         return None, faults
+    except ValueError as error:  # a number of thousands of digits, a name that is no text
+        return None, [*faults, ((), f"something in it cannot be read: {error}")]
     return (None if faults else policy), faults
 
 

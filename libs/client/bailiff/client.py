@@ -191,15 +191,23 @@ class Client:
 
     # --- asking
 
-    async def request(self, domain: str, body: RequestBody, *, id: str | None = None) -> Asked:  # noqa: A002 - CloudEvents' name
-        """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect."""
-        (asked,) = await self.requests(domain, [body], ids=[id] if id is not None else None)
+    async def request(
+        self, domain: str, body: RequestBody, *, id: str | None = None, actor: str | None = None  # noqa: A002 - CloudEvents' name
+    ) -> Asked:  # fmt: skip
+        """Publish a request; returns when Kafka has it. A repeat under the same `id` has no second effect.
+
+        actor: in whose name, where that is not the client's own.
+        """
+        (asked,) = await self.requests(domain, [body], ids=[id] if id is not None else None, actor=actor)
         return asked
 
-    async def requests(self, domain: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None) -> list[Asked]:
+    async def requests(
+        self, domain: str, bodies: Sequence[RequestBody], *, ids: Sequence[str] | None = None, actor: str | None = None
+    ) -> list[Asked]:
         """Publish several requests, in this order; returns when Kafka has all of them."""
         names, began = ids or [uuid.uuid4().hex for _ in bodies], self.now()
-        wires = [self._wrapped(domain, body, name) for body, name in zip(bodies, names, strict=True)]
+        by = self.actor if actor is None else actor
+        wires = [self._wrapped(domain, body, name, by) for body, name in zip(bodies, names, strict=True)]
         await self.spans(topics.REQUESTS.name)
         producer = await self.bus.producer()
         try:
@@ -227,16 +235,16 @@ class Client:
         if spans:
             await asyncio.to_thread(tracing.export, spans)
 
-    def _wrapped(self, domain: str, body: RequestBody, name: str) -> tuple[Headers, bytes]:
+    def _wrapped(self, domain: str, body: RequestBody, name: str, actor: str) -> tuple[Headers, bytes]:
         at = self.now()
         proof: dict[str, Any] = {}
         if self._private_key is not None:
             said: dict[str, Any] = {"source": self.source, "id": name, "domain": domain, "time_us": at}
-            keyid, signature = sign(self._private_key, body, actor=self.actor, **said)
+            keyid, signature = sign(self._private_key, body, actor=actor, **said)
             proof = {"auth": "signed", "keyid": keyid, "sig": signature}
         context = tracing.header(domain, _job_of(body), "request") if isinstance(body, SubmitJob) else ""
         headers, value = wrap(
-            body, source=self.source, id=name, domain=domain, time_us=at, actor=self.actor, traceparent=context, **proof
+            body, source=self.source, id=name, domain=domain, time_us=at, actor=actor, traceparent=context, **proof
         )  # fmt: skip
         size = message_size(domain.encode(), headers, value)
         if size > topics.REQUESTS.max_message_bytes:

@@ -10,14 +10,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from bailiff_bus import yamlfile
-from bailiff_bus.complaints import complaints
+from bailiff_bus.complaints import complaints, found_text
 from bailiff_bus.messages import SubmitJob
 from bailiff_bus.yamlfile import Lines, Place
 from bailiff_core.model.demand import SubGroup, TopologyRule
@@ -31,6 +31,10 @@ MEMORY_UNITS = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
 }  # fmt: skip
+
+
+LONGEST_NUMBER = 24  # digits
+LARGEST_AMOUNT = 10**12  # of GPUs or cores: far more than there are, and few enough digits to work with
 
 
 class Unfriendly(ValueError):
@@ -59,6 +63,8 @@ def memory(value: object) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", text, re.ASCII)
     if match is None or match[2] not in MEMORY_UNITS:
         raise Unfriendly(f"expected {wanted}, found {_shown(text)}")
+    if len(match[1]) > LONGEST_NUMBER:
+        raise Unfriendly(f"expected {wanted}, found a number of {len(match[1])} digits")
     amount = Decimal(match[1]) * MEMORY_UNITS[match[2]]
     if amount != amount.to_integral_value():
         raise Unfriendly(f"expected {wanted} that comes to whole bytes, found {_shown(text)}")
@@ -81,6 +87,8 @@ def seconds(value: object) -> str:
     wanted = "a time, as in 90s or 5m"
     text = _text(value, wanted)
     try:
+        if len(text) > LONGEST_NUMBER:
+            raise ValueError(text)
         micros = parse_duration(text if text[-1:].isalpha() else f"{int(Decimal(text) * 1000)}ms")
     except (ValueError, ArithmeticError):
         raise Unfriendly(f"expected {wanted}, found {_shown(text)}") from None
@@ -118,20 +126,18 @@ def _thousandths(value: object, wanted: str, *, allow_milli: bool) -> int:
     text = _text(value, wanted)
     milli = allow_milli and text.endswith("m")
     try:
-        amount = Decimal(text.removesuffix("m") if milli else text) * (1 if milli else 1000)
-    except InvalidOperation:
+        amount = Decimal(text.removesuffix("m") if milli else text)
+        whole = amount.is_finite() and 0 <= amount <= LARGEST_AMOUNT
+        found = amount * (1 if milli else 1000) if whole else amount
+    except ArithmeticError:
         raise Unfriendly(f"expected {wanted}, found {_shown(text)}") from None
-    if not amount.is_finite() or amount < 0 or amount != amount.to_integral_value():
+    if not whole or found != found.to_integral_value():
         raise Unfriendly(f"expected {wanted}, found {_shown(text)}")
-    return int(amount)
+    return int(found)
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    return "nothing" if value is None else json.dumps(value, default=str)
+    return "nothing" if value is None else found_text(value)
 
 
 # --- a job
@@ -231,29 +237,54 @@ def read_job_file(path: Path) -> tuple[dict[str, Any], Source]:
     """The fields of a job file, names in their underscore form, and where each stands."""
     value, lines = read_yaml(path)
     if not isinstance(value, dict):
-        raise Problem(ExitCode.USAGE, f"{path}:1: expected the fields of a job, found {_shown(value)}", _ADVICE)
+        raise Problem(ExitCode.USAGE, f"{path}:1: {no_job(value)}", _ADVICE)
+    return fields_of(value), Source(str(path), lines_of(lines))
+
+
+def no_job(value: object) -> str:
+    """What is wrong with a file that holds no fields at all."""
+    return f"expected the fields of a job, found {_shown(value)}"
+
+
+def fields_of(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """The fields by their names in the underscore form."""
     document = _underscored(value)
     if isinstance(document.get("groups"), list):
         document["groups"] = [_underscored(group) if isinstance(group, dict) else group for group in document["groups"]]
-    spelled = {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): no for at, no in lines.items()}
-    return document, Source(str(path), spelled)
+    return document
+
+
+def lines_of(lines: Lines) -> Lines:
+    """The same for places."""
+    return {tuple(part.replace("-", "_") if isinstance(part, str) else part for part in at): no for at, no in lines.items()}
 
 
 def job_from(document: Mapping[str, Any], source: Source | None = None) -> SubmitJob:
     """The request that a job's fields describe. Raises `Problem` with every fault, one per line."""
     where = (source or Source()).where
-    faults: list[str] = []
+    job, faults = checked(document)
+    if job is None:
+        raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(f"{where(place)}: {said}" for place, said in faults)), _ADVICE)
+    return job
+
+
+Faults = list[tuple[Place, str]]
+
+
+def checked(document: Mapping[str, Any]) -> tuple[SubmitJob | None, Faults]:
+    """The request that a job's fields describe, or every fault with its place."""
+    faults: Faults = []
     demand: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     known = {*JOB_FIELDS, *GROUP_FIELDS, "groups", "sim_run_for"}
-    faults += [f"{where((name,))}: {_no_such_field(name, known)}" for name in document if name not in known]
+    faults += [((name,), _no_such_field(name, known)) for name in document if name not in known]
     for name, field in JOB_FIELDS.items():
         if name in document:
             part, key = field.path
             try:
                 (demand if part == "demand" else spec)[key] = field.read(document[name])
             except Unfriendly as error:
-                faults.append(f"{where((name,))}: {error}")
+                faults.append(((name,), str(error)))
     if "image" in document:
         spec.setdefault("runtime", "docker")
     if "sim_run_for" in document:
@@ -262,18 +293,19 @@ def job_from(document: Mapping[str, Any], source: Source | None = None) -> Submi
         try:
             spec["env"] = merged(spec.get("env"), {SIM_RUN_FOR: seconds(document["sim_run_for"])})
         except Unfriendly as error:
-            faults.append(f"{where(('sim_run_for',))}: {error}")
-    faults += [f"{where(place)}: {_no_such_field(str(place[-1]), known)}" for place, known in _unknown_inside(document)]
-    demand["tasks"] = _groups(document, where, faults)
+            faults.append((("sim_run_for",), str(error)))
+    faults += [(place, _no_such_field(str(place[-1]), known)) for place, known in _unknown_inside(document)]
+    demand["tasks"] = _groups(document, faults)
     try:
         job = SubmitJob.model_validate_json(json.dumps({"demand": demand, "spec": spec}, default=str))
-        if not faults:
-            return job
     except ValidationError as error:
         for each in error.errors(include_url=False):
             place = _friendly_place(each["loc"], "groups" in document)
-            faults.append(f"{where(place)}: {complaints([each]).partition(': ')[2]}")
-    raise Problem(ExitCode.USAGE, "\n".join(dict.fromkeys(faults)), _ADVICE)
+            faults.append((place, complaints([each]).partition(": ")[2]))
+        return None, faults
+    except ValueError as error:  # a number of thousands of digits
+        return None, [*faults, ((), f"something in it cannot be read: {error}")]
+    return (None if faults else job), faults
 
 
 _ADVICE = "an example: bailiff submit --gpus 4 --memory 8GiB -- python train.py"
@@ -293,28 +325,28 @@ def _unknown_inside(document: Mapping[str, Any]) -> Iterator[tuple[Place, Iterab
                 yield (*place, name), kind.model_fields
 
 
-def _groups(document: Mapping[str, Any], where: Callable[[Place], str], faults: list[str]) -> list[dict[str, Any]]:
+def _groups(document: Mapping[str, Any], faults: Faults) -> list[dict[str, Any]]:
     top = [name for name in GROUP_FIELDS if name in document]
     if "groups" not in document:
-        return [_group(document, (), where, faults)]
+        return [_group(document, (), faults)]
     groups = document["groups"]
     if top:
-        faults.append(f"{where((top[0],))}: stands beside groups; write it into each group")
+        faults.append(((top[0],), "stands beside groups; write it into each group"))
     if not isinstance(groups, list) or not groups:
-        faults.append(f"{where(('groups',))}: expected a list of task groups, found {_shown(groups)}")
+        faults.append((("groups",), f"expected a list of task groups, found {_shown(groups)}"))
         return []
     found = []
     for index, group in enumerate(groups):
         if not isinstance(group, dict):
-            faults.append(f"{where(('groups', index))}: expected the fields of a group, found {_shown(group)}")
+            faults.append((("groups", index), f"expected the fields of a group, found {_shown(group)}"))
             continue
         unknown = [name for name in group if name not in GROUP_FIELDS]
-        faults += [f"{where(('groups', index, name))}: {_no_such_field(name, GROUP_FIELDS)}" for name in unknown]
-        found.append(_group(group, ("groups", index), where, faults))
+        faults += [(("groups", index, name), _no_such_field(name, GROUP_FIELDS)) for name in unknown]
+        found.append(_group(group, ("groups", index), faults))
     return found
 
 
-def _group(fields: Mapping[str, Any], place: Place, where: Callable[[Place], str], faults: list[str]) -> dict[str, Any]:
+def _group(fields: Mapping[str, Any], place: Place, faults: Faults) -> dict[str, Any]:
     group: dict[str, Any] = {}
     for name, field in GROUP_FIELDS.items():
         if name not in fields:
@@ -322,16 +354,14 @@ def _group(fields: Mapping[str, Any], place: Place, where: Callable[[Place], str
         try:
             group[field.path[0]] = field.read(fields[name])
         except Unfriendly as error:
-            faults.append(f"{where((*place, name))}: {error}")
+            faults.append(((*place, name), str(error)))
     shares = [name for name in SHARES if name in fields]
     beside = "gpus" if "gpus" in fields else "fraction" if len(shares) > 1 else ""
     if shares and beside:
         advice = "leave one out; for a part of each of several GPUs say gpu-devices"
-        faults.append(f"{where((*place, shares[-1]))}: stands beside {beside}: {advice}")
+        faults.append(((*place, shares[-1]), f"stands beside {beside}: {advice}"))
     elif "gpu_devices" in fields and not shares:
-        faults.append(
-            f"{where((*place, 'gpu_devices'))}: counts GPUs of which a part is asked for: say fraction or gpu-memory, too"
-        )
+        faults.append(((*place, "gpu_devices"), "counts GPUs of which a part is asked for: say fraction or gpu-memory, too"))
     return group
 
 

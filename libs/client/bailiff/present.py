@@ -5,7 +5,7 @@ null, durations are seconds, memory is bytes, CPU millicores, GPUs whole ones. `
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict
 
 from bailiff_bus.log import Entry
@@ -580,9 +580,9 @@ def device_row(node: Node, device: Device, standing: list[Holder]) -> DeviceRow:
 # --- pools
 
 
-def pool_row(pool: Pool, now: int, orphans: int = 0) -> PoolRow:
-    """One pool's row."""
-    rows = nodes(pool)
+def pool_row(pool: Pool, now: int, orphans: int = 0, rows: Sequence[NodeRow] | None = None) -> PoolRow:
+    """One pool's row. rows: of its nodes, where they are known."""
+    rows = nodes(pool) if rows is None else rows
     phases = [job.phase for job in pool.active_jobs()]
     return {
         "pool": pool.domain,

@@ -1,5 +1,6 @@
 """Projects: who uses what of its quota and its fair share, as data; and a policy with one project more, less or changed."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 from bailiff_bus.complaints import complaints
 from bailiff_core.model.amounts import UNLIMITED, Amounts, Bounds
 from bailiff_core.model.policy import Policy, Project
-from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.model.pool import ENDED, Pool
 from bailiff_core.queue.order import shares_now
 from bailiff_core.queue.tree import OWN
 from bailiff_core.scene import scene_of
@@ -54,16 +55,25 @@ def rows(pool: Pool) -> list[ProjectRow]:
     scene = scene_of(pool)
     usage, shares = scene.usage, shares_now(scene)
     found = []
+    counts = _counts(pool)
     for project, depth in in_tree_order(pool.rules):
-        mine = dict.fromkeys(below(pool.rules, project.name))
-        jobs = [job for job in pool.jobs.values() if job.project in mine and job.phase not in ENDED]
-        found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, jobs))
+        mine = [counts[name] for name in below(pool.rules, project.name) if name in counts]
+        found.append(_row(project, depth, usage.allocated(project.name), usage.non_preemptible(project.name), shares, mine))
     names = dict.fromkeys(project.name for project in pool.rules.projects)
-    strays = [job for job in pool.jobs.values() if job.project not in names and job.phase not in ENDED]
+    strays = [count for name, count in counts.items() if name not in names]
     if found and strays:
         nobody = Project.model_construct(name=OWN)
         row = _row(nobody, 0, usage.allocated(OWN), usage.non_preemptible(OWN), shares, strays)
         found.append({**row, "project": "", "description": "what is submitted without a project"})
+    return found
+
+
+def _counts(pool: Pool) -> dict[str, Counter[str]]:
+    """Jobs that have not ended, by their own project and by phase."""
+    found: dict[str, Counter[str]] = {}
+    for (project, phase), count in Counter((job.project, job.phase) for job in pool.jobs.values()).items():
+        if phase not in ENDED:
+            found.setdefault(project, Counter())[phase] = count
     return found
 
 
@@ -91,7 +101,7 @@ def below(policy: Policy, project: str) -> list[str]:
 
 
 def _row(
-    project: Project, depth: int, used: Amounts, fixed: Amounts, shares: Mapping[str, Amounts], jobs: list[Job]
+    project: Project, depth: int, used: Amounts, fixed: Amounts, shares: Mapping[str, Amounts], jobs: list[Counter[str]]
 ) -> ProjectRow:
     quota = _bounds(project.quota, gpu_milli=0)
     mine, share = _amounts(used), shares.get(project.name)
@@ -109,8 +119,8 @@ def _row(
         "fair_share": _amounts(share) if share is not None else _bounds(Bounds()),
         "borrowed": _above(mine, quota),
         "standing": standing(mine["gpu_milli"] or 0, quota["gpu_milli"]),
-        "jobs_running": sum(job.phase not in ("pending", "paused", "reserved") for job in jobs),
-        "jobs_pending": sum(job.phase in ("pending", "reserved") for job in jobs),
+        "jobs_running": sum(count[phase] for count in jobs for phase in ("starting", "running", "evicting")),
+        "jobs_pending": sum(count[phase] for count in jobs for phase in ("pending", "reserved")),
     }
 
 

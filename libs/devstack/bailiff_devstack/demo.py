@@ -30,10 +30,11 @@ from .demo_losses import losses, table
 from .demo_screen import Screen, whole
 from .demo_story import DOMAIN, FIRST, TRAIN_STEPS, URGENT, Story, StoryStuck
 from .demo_train import left_alone
-from .stack import CANNOT_START, Plan, Stack
+from .stack import CANNOT_START, CONSOLE, Plan, Stack
 
 PLAIN_WIDTH = 120
 TIMES = 3
+CONSOLE_WITHIN_S = 60
 TOLD = (
     facts.JobSubmitted,
     facts.NodeDrained,
@@ -124,7 +125,8 @@ async def _prove(client: Client, console: Console) -> bool:
 
 NEXT = """
 What to try next
-  make up                    the same system, left running
+  make up                    the same system, left running, with its web page
+  make demo STAY=1           this story again, to be watched on the web page
   .venv/bin/bailiff --help   submit, list, explain, drain, audit verify, …
   docs/jobs.md               what a training script needs to survive this
   docs/kafka-interface.md    publish and read with plain Kafka
@@ -137,15 +139,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bailiff_devstack.demo")
     parser.add_argument("--gpus", default="8xH100-80GB", help="simulated GPUs by name, or nvml for this machine's own")
     parser.add_argument("--picture", type=Path, help="write the screen at the moment of the eviction to this SVG file")
+    parser.add_argument("--stay", action="store_true", help="with the console, to watch there; goes on running until Ctrl-C")
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="bailiff-demo-"))
-    plan = Plan(nodes=[{"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}], archive=True)
+    node, stay = {"name": FIRST, "domain": DOMAIN, "gpus": options.gpus}, options.stay
+    plan = Plan(nodes=[node], archive=True, api=stay, console=stay)
     stack = Stack(folder, plan, progress=lambda text: console.print(f"• {text}", style="dim"))
     try:
         stack.start()
+        if stay:
+            stack.processes.wait_ready(CONSOLE, timeout_s=CONSOLE_WITHIN_S)
+            console.print(f"\nWatch it: {stack.console}\n", style="bold")
         code = asyncio.run(tell(stack, console, options.gpus, options.picture))
+        if stay:
+            console.print(f"\nIt stays, until Ctrl-C: {stack.console}", style="bold")
+            signal.pause()
         console.print(NEXT, highlight=False)
         return code
     except StoryStuck as stuck:

@@ -33,7 +33,10 @@ SERVICES = {
 AUDITOR = "auditor"  # beside them where the plan says so, with a PostgreSQL
 API = "api"  # and the query interface over its archive
 ROLLUP = "rollup"  # the live figures, without anything of their own
-MODULES = {**SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup"}
+CONSOLE = "console"  # the web page
+MODULES = {
+    **SERVICES, AUDITOR: "bailiff_auditor", API: "bailiff_auditor.api", ROLLUP: "bailiff_rollup", CONSOLE: "bailiff_console",
+}  # fmt: skip
 
 
 CANNOT_START = (
@@ -46,6 +49,7 @@ class Plan:
     """What to start. nodes: as the agent's settings have them. env: settings for all services, by variable.
 
     archive: the auditor, too, with a PostgreSQL of its own; api: and the query interface. rollup: the live figures, too.
+    console: the web page, too.
     """
 
     pools: Sequence[str] = ("pool-a",)
@@ -56,6 +60,7 @@ class Plan:
     archive: bool = False
     api: bool = False
     rollup: bool = False
+    console: bool = False
 
 
 class Stack:
@@ -80,7 +85,10 @@ class Stack:
         self._opening: ThreadPoolExecutor | None = None
 
     def start(self) -> None:
-        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile. Nobody waits for auditor and roll-up."""
+        """Kafka, topics, then all services, until each is ready; PostgreSQL meanwhile.
+
+        Nobody waits for auditor, query interface, roll-up and console.
+        """
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
         if self.plan.archive:
             self._opening = ThreadPoolExecutor(1)
@@ -95,6 +103,8 @@ class Stack:
             self.start_service(AUDITOR)
         if self.plan.api:
             self.start_service(API)
+        if self.plan.console:
+            self.start_service(CONSOLE)
         self._progress("waiting until the services are ready")
         self.processes.wait_ready(*SERVICES, timeout_s=60)
 
@@ -142,6 +152,10 @@ class Stack:
             settings["BAILIFF_POSTGRES"] = self.postgres.dsn
         if process.startswith(API):
             settings["BAILIFF_API_PORT"] = str(kept_port(self.folder / "api.port"))
+        if process.startswith(CONSOLE):
+            settings["BAILIFF_CONSOLE_PORT"] = str(kept_port(self.folder / "console.port"))
+            if self.plan.api:
+                settings["BAILIFF_API"] = self.api
         if process.startswith("admission") and self.plan.policy is not None:
             settings["BAILIFF_POLICY"] = str(self.plan.policy)
         return settings
@@ -150,6 +164,11 @@ class Stack:
     def api(self) -> str:
         """The address of the query interface, the same at every start from one folder."""
         return f"http://127.0.0.1:{kept_port(self.folder / 'api.port')}"
+
+    @property
+    def console(self) -> str:
+        """The address of the web page, the same at every start from one folder."""
+        return f"http://127.0.0.1:{kept_port(self.folder / 'console.port')}"
 
     def address(self, process: str) -> str:
         """The process's HTTP address."""

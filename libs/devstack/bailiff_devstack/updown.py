@@ -17,8 +17,9 @@ def up(state: Path, gpus: str) -> int:
     """Start everything and print how to use it."""
     state.mkdir(parents=True, exist_ok=True)
     plan = Plan(
-        nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}], port=_port(state), archive=True, api=True, rollup=True
-    )
+        nodes=[{"name": "node-1", "domain": "pool-a", "gpus": gpus}],
+        port=_port(state), archive=True, api=True, rollup=True, console=True,
+    )  # fmt: skip
     stack = Stack(state, plan, die_with_parent=False, progress=lambda text: print(f"• {text}", flush=True))
     try:
         stack.start()
@@ -33,7 +34,8 @@ def up(state: Path, gpus: str) -> int:
     _private(state / "archive", stack.postgres.dsn + "\n")
     print(
         f"""
-Bailiff runs. Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
+Bailiff runs. Its page: {stack.console}
+Kafka: {stack.kafka.bootstrap}; state and logs: {state}/
 
   export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap} PATH=$PWD/.venv/bin:$PATH
   bailiff submit --name train-1 --gpus 8 -- sleep 600     a training job on all GPUs

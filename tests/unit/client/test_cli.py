@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from bailiff.cli import app
 from bailiff.cli.jobs import CONTROL
 from bailiff.cli.session import Output, Session, guarded
-from bailiff.cli.submit import made_name
+from bailiff.described import made_name
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
 from bailiff_bus import topics

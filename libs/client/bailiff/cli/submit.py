@@ -1,9 +1,6 @@
 """`bailiff submit`: one job, an array of them, or one that is attended while it runs."""
 
 import asyncio
-import re
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +10,7 @@ import typer
 
 from bailiff import friendly, present
 from bailiff.client import Asked, Client
+from bailiff.described import in_project, named
 from bailiff.eventline import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import SubmitJob
@@ -115,15 +113,13 @@ async def submit(
     }  # fmt: skip
     given = {field: value for field, value in options.items() if value is not None}
     document |= given
-    if "project" not in document and session.settings.project is not None:
-        document["project"] = session.settings.project
+    in_project(document, session.settings.project)
     told = [*(env or []), *([f"{PORT}={port}"] if port is not None else [])]
     for field, texts in (("env", told), ("secrets", secret), ("labels", label), ("node_labels", node_label)):
         if texts:
             document[field] = friendly.merged(document.get(field), _pairs(field, texts))
     source = replace(source, options=frozenset(given))
-    if "name" not in document:
-        document["name"] = made_name(document.get("command"))
+    named(document)
     jobs = array_of(document, source, array) if array is not None else [friendly.job_from(document, source)]
     if interactive and array is not None:
         raise Problem(ExitCode.USAGE, "--interactive is for one job, --array for many: leave one out")
@@ -289,15 +285,6 @@ def where_to_reach(node: str, port: int | None) -> list[str]:
 def friendly_request(job: SubmitJob) -> str:
     """The request as it would be sent."""
     return as_text({"type": job.TYPE, "data": job.to_data()}, Output.YAML)
-
-
-def made_name(command: object) -> str:
-    """`train-x3k9` for `python train.py`."""
-    words = command.split() if isinstance(command, str) else [str(word) for word in command] if isinstance(command, list) else []
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    stem = Path(scripts[0] if scripts else words[0] if words else "job").stem
-    base = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
-    return f"{base}-{''.join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(4))}"
 
 
 def _topology(required: str | None, preferred: str | None) -> dict[str, str] | None:

@@ -1,27 +1,19 @@
 """`bailiff what-if`: the pool's own past under another policy."""
 
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.progress import Progress
 
 from bailiff.policyfile import read_policy
-from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
-from bailiff.walk import Walk, records
+from bailiff.whatif import Tell, other_past, whole_log
 from bailiff.whatiftable import what_if_table
 from bailiff.written import write
-from bailiff_core.model.policy import Policy
-from bailiff_core.records import Record
 
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
-
-if TYPE_CHECKING:
-    from bailiff_sim.what_if import WhatIf
 
 
 def register(app: typer.Typer) -> None:
@@ -47,46 +39,16 @@ async def what_if(
     """
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
-        if source.start.next_seq:
-            text = f"{file} begins with record {source.start.next_seq}: what-if needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text, "put the earlier stretches into the folder, with a manifest that names them")
-        read = [record async for record in records(Walk(source.domain), source.messages, "see: bailiff audit verify")]
+        log = await whole_log(source, str(file))
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found = _compared(source.domain, read, rules, begin, to, bars)
-    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **simulator("what_if").compared(found)}
+        found, comparison = other_past(source.domain, log, rules, begin, to, _told(bars))
+    said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **comparison}
     session.show(said, lambda: what_if_table(said))
     if report is not None:
         write(report, simulator("what_if_report").page(found, said))
         session.say(f"{report}: the same with plots")
 
 
-def _compared(domain: str, records: list[Record], rules: Policy, begin: str | None, to: str | None, bars: Progress) -> "WhatIf":
-    since, until = (moment(option, text, records) for option, text in (("--from", begin), ("--to", to)))
-    if since is not None and until is not None and until <= since:
-        raise Problem(ExitCode.USAGE, f"--to {to} is not after --from {begin}")
-    try:
-        log = simulator("from_log").from_log(records, domain, until)
-    except ValueError as error:
-        raise Problem(ExitCode.NOT_FOUND, f"{domain}: {error}") from None
-    found: WhatIf = simulator("what_if").what_if(log, rules, since, _told(bars))
-    return found
-
-
-def moment(option: str, text: str | None, records: list[Record]) -> int | None:
-    """µs UTC of a record's seq or of a time, such as `2026-11-21T12:00`. Raises `Problem`."""
-    if text is None:
-        return None
-    if text.isdecimal():
-        if int(text) >= len(records):
-            raise Problem(ExitCode.NOT_FOUND, f"{option}: there is no record #{text}: the log ends at #{len(records) - 1}")
-        return records[int(text)].time
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise Problem(ExitCode.USAGE, f"{option}: expected a seq, or a time such as 2026-11-21T12:00, found {text!r}") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)
-
-
-def _told(bars: Progress) -> Callable[[str, int, int], None]:
+def _told(bars: Progress) -> Tell:
     tasks = {label: bars.add_task(text, total=None) for label, text in (("simulated", "as it was"), ("other", "another policy"))}
     return lambda label, done, of: bars.update(tasks[label], completed=done, total=of)

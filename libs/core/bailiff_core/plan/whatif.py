@@ -42,7 +42,7 @@ def what_if(pool: Pool, demand: JobDemand, now: int) -> Answer:
     trial = from_snapshot(to_snapshot(dataclasses.replace(pool, turn_open=False)))
     submitted = facts.JobSubmitted(request=request(f"what if {demand.job}"), demand=demand, spec_digest=NOTHING)
     happens(trial, submitted, at=max(now, trial.now), close=False)
-    return _told(trial, demand.job, _until_at_rest(trial))
+    return _told(trial, demand.job, until_at_rest(trial))
 
 
 def _rejected(pool: Pool, demand: JobDemand) -> str | None:
@@ -59,7 +59,7 @@ def _rejected(pool: Pool, demand: JobDemand) -> str | None:
     return could_ever_fit(pool, demand) if pool.nodes else None
 
 
-def _until_at_rest(pool: Pool) -> list[Decision]:
+def until_at_rest(pool: Pool) -> list[Decision]:
     """All decisions of the turn, every request for victims answered."""
     made = list(decide(pool))
     for _ in range(MOST_SELECTIONS):

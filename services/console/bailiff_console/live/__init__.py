@@ -1,0 +1,1 @@
+"""One pool live: followed, made into rows, told to all pages."""

@@ -1,0 +1,1 @@
+"""A pool as it was just after any record, or at any time."""

@@ -1,0 +1,56 @@
+"""The page itself: built files under `web/`, and `index.html` for every address that is the page's own to interpret."""
+
+import mimetypes
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+from .problems import missing
+
+router = APIRouter()
+WEB = Path(__file__).parent / "web"
+NOT_PAGES = ("api", "auth", "assets", "healthz", "readyz")
+FOR_EVER = "public, max-age=31536000, immutable"
+NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Bailiff</title>
+<h1>The page is not built</h1>
+<p>Run <code>make web</code> and load this page again. The interface under <code>/api</code> works.</p>
+"""
+
+
+@router.get("/assets/{path:path}", include_in_schema=False)
+async def asset(request: Request, path: str) -> Response:
+    """A built file, whose name changes with its content."""
+    return _file(request, f"assets/{path}", FOR_EVER)
+
+
+@router.get("/{path:path}", include_in_schema=False)
+async def page(request: Request, path: str) -> Response:
+    """Every other address: a file of that name where there is one, else the page."""
+    if path.split("/", 1)[0] in NOT_PAGES:
+        raise missing("there is nothing at this address")
+    if path and "." in path and (WEB / path).is_file():
+        return _file(request, path, "no-cache")
+    if not (WEB / "index.html").is_file():
+        return HTMLResponse(NOT_BUILT, headers={"cache-control": "no-store"})
+    return _file(request, "index.html", "no-cache")
+
+
+def _file(request: Request, name: str, cache: str) -> Response:
+    """With its compressed form where the build made one and the browser takes it."""
+    root = WEB.resolve()
+    path = (root / name).resolve()
+    if not path.is_relative_to(root) or not path.is_file():
+        raise missing(f"there is no file {name!r}")
+    headers = {"cache-control": cache}
+    taken = request.headers.get("accept-encoding", "")
+    for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
+        packed = path.with_name(path.name + ending)
+        if encoding in taken and packed.is_file():
+            headers |= {"content-encoding": encoding, "vary": "accept-encoding"}
+            return FileResponse(packed, headers=headers, media_type=_kind(path))
+    return FileResponse(path, headers=headers, media_type=_kind(path))
+
+
+def _kind(path: Path) -> str:
+    return mimetypes.guess_type(path.name)[0] or "application/octet-stream"

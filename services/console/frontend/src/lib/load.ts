@@ -1,0 +1,31 @@
+import { useSignal, type ReadonlySignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+import { get, Refusal } from "./api";
+
+export interface Loaded<T> {
+  value: T | undefined;
+  failure: Refusal | undefined;
+  loading: boolean;
+}
+
+/** Ask for `path`, again whenever it or `again` changes; null asks for nothing. The last value stays while a new one is on its way. */
+export function useLoad<T>(path: string | null, again: unknown = 0): ReadonlySignal<Loaded<T>> & { value: Loaded<T> } {
+  const state = useSignal<Loaded<T> & { path: string | null }>({ value: undefined, failure: undefined, loading: true, path });
+  useEffect(() => {
+    if (path === null) return;
+    const aborted = new AbortController();
+    const kept = state.peek().path === path ? state.peek().value : undefined;
+    state.value = { value: kept, failure: undefined, loading: true, path };
+    get<T>(path, aborted.signal).then(
+      (value) => (state.value = { value, failure: undefined, loading: false, path }),
+      (failure: unknown) => {
+        if (aborted.signal.aborted) return;
+        const refusal = failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));
+        state.value = { value: kept, failure: refusal, loading: false, path };
+      },
+    );
+    return () => aborted.abort();
+  }, [path, again]);
+  return state;
+}

@@ -1,0 +1,36 @@
+// Records of the archive as lines. What a record says in sentences the server tells; here are its type and its fields.
+import { plainLine } from "./plain";
+
+/** `Job placed` for `JobPlaced` or `bailiff.audit.JobPlaced.v1`. */
+export function typeWords(type: string): string {
+  const name = type.replace(/^bailiff\.audit\./, "").replace(/\.v\d+$/, "");
+  const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+const LONGEST = 160;
+/** What people look for, in this order; times, digests and positions are in the record itself. */
+const TOLD = ["outcome", "cause", "stage", "mode", "reason", "because", "text", "task", "tasks", "attempt", "step", "exit_code", "decided", "plan", "idle", "told", "victims", "nodes"];
+
+/** The fields of a record in one line: `outcome preempted, cause preemption, attempt 2`. */
+export function summary(data: Record<string, unknown> | null): string {
+  const parts = TOLD.flatMap((name) => {
+    const value = data?.[name];
+    if (typeof value === "string") return value === "" ? [] : [name === "reason" || name === "text" ? value : `${words(name)} ${words(value)}`];
+    if (typeof value === "number") return [name === "decided" || name === "plan" ? `${name} #${value}` : `${words(name)} ${value}`];
+    if (value === true) return [words(name)];
+    return Array.isArray(value) && value.length ? [`${value.length} ${value.length === 1 ? name.replace(/s$/, "") : name}`] : [];
+  });
+  const text = plainLine(parts.join(", "));
+  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+}
+
+const words = (name: string): string => name.replaceAll("_", " ");
+
+/** `It needs 8 GPUs.` for `needs 8 GPUs`. */
+export const sentence = (text: string): string => `${/^[a-z]/.test(text) ? "It " : ""}${text.replace(/\.$/, "")}.`;
+
+const QUIET = new Set(["ClockAdvanced", "ClockStepped", "InputsAdvanced", "ProposalReceived", "StateDigest", "TaskProgressed", "PreemptionRequested"]);
+
+/** Records that the log needs and that hardly anybody asks for. */
+export const isQuiet = (type: string): boolean => QUIET.has(type);

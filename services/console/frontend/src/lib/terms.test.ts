@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+
+import { sentence, summary, typeWords } from "./records";
+import { becauseOf, few, gpuCount, gpuTime, isDecision, numbers, ruleSays } from "./terms";
+
+test("GPU-time in the unit that people would choose", () => {
+  expect([0, 1_499, 59_999, 60_000, 186_000, 3_600_000, 12_345_678].map(gpuTime)).toEqual([
+    "0 GPU-s", "1 GPU-s", "60 GPU-s", "1.0 GPU-min", "3.1 GPU-min", "1.0 GPU-h", "3.4 GPU-h",
+  ]);
+  expect([1000, 2500].map(gpuCount)).toEqual(["1 GPU", "2.5 GPUs"]);
+});
+
+test("a few names stand for many", () => {
+  expect([few([]), few(["a"]), few(["a", "b", "c"]), few(["a", "b", "c", "d"]), few(["a", "b"], 3, 40)]).toEqual(["", "a", "a, b and c", "a, b and 2 more", "a, b and 38 more"]);
+});
+
+test("ranges, and nothing from what is none", () => {
+  expect([numbers("0-3,7"), numbers(""), numbers("x,2-1,5")]).toEqual([[0, 1, 2, 3, 7], [], [5]]);
+});
+
+test("words of a rule, a cause; a name that is a property of every object is no rule", () => {
+  expect(ruleSays("not-preemptible")).toBe("is not preemptible");
+  expect([ruleSays("constructor"), becauseOf("toString")]).toEqual(["is shielded by it", "toString"]);
+  expect(becauseOf("drain")).toContain("being emptied");
+});
+
+test("a record as one line", () => {
+  expect([typeWords("JobPlaced"), typeWords("bailiff.audit.StateDigest.v1")]).toEqual(["Job placed", "State digest"]);
+  expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("outcome preempted, attempt 2, told, 2 victims");
+  expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^red�x+…$/);
+  expect(summary({ stage: "checkpoint_committed", after: 509_386, hard: 1, decided: 7, victims: [1] })).toBe("stage checkpoint committed, decided #7, 1 victim");
+  expect([summary(null), sentence("needs room"), sentence("Rule x.")]).toEqual(["", "It needs room.", "Rule x."]);
+});
+
+test("a decision is told from a fact", () => {
+  expect([isDecision("PreemptionDecided"), isDecision("JobPlaced"), isDecision("NodeLost"), isDecision("length")]).toEqual([true, true, false, false]);
+});

@@ -1,0 +1,62 @@
+import { COLOURS } from "./groups";
+
+/** The colours of the page, as the canvas needs them. */
+export interface Palette {
+  ground: string;
+  surface: string;
+  line: string;
+  lineStrong: string;
+  ink: string;
+  inkSoft: string;
+  accent: string;
+  warn: string;
+  bad: string;
+  free: string;
+  unusable: string;
+  focus: string;
+  groups: string[];
+  inks: string[];
+  font: string;
+}
+
+export function paletteOf(element: Element): Palette {
+  const style = getComputedStyle(element);
+  const read = (name: string): string => style.getPropertyValue(name).trim();
+  const groups = Array.from({ length: COLOURS }, (_, at) => read(`--cat-${at}`));
+  return {
+    ground: read("--ground"),
+    surface: read("--surface"),
+    line: read("--line"),
+    lineStrong: read("--line-strong"),
+    ink: read("--ink"),
+    inkSoft: read("--ink-soft"),
+    accent: read("--accent"),
+    warn: read("--warn"),
+    bad: read("--bad"),
+    free: read("--cell-free"),
+    unusable: read("--cell-unusable"),
+    focus: read("--focus"),
+    groups,
+    inks: groups.map(inkOn),
+    font: read("--font"),
+  };
+}
+
+/** Black or white, whichever is read better on a colour `#rrggbb`. */
+export function inkOn(colour: string): string {
+  return contrast(colour, "#000000") >= contrast(colour, "#ffffff") ? "#000000" : "#ffffff";
+}
+
+/** As WCAG 2 has it. */
+export function contrast(one: string, other: string): number {
+  const [light, dark] = [luminance(one), luminance(other)].sort((a, b) => b - a) as [number, number];
+  return (light + 0.05) / (dark + 0.05);
+}
+
+function luminance(colour: string): number {
+  const parts = [1, 3, 5].map((at) => {
+    const part = Number.parseInt(colour.slice(at, at + 2), 16) / 255;
+    return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * parts[0]! + 0.7152 * parts[1]! + 0.0722 * parts[2]!;
+}

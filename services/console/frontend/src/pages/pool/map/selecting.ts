@@ -1,0 +1,103 @@
+// Which nodes and GPUs are asked for, and how many there are of what.
+import type { Cell, CellState, LiveJob, LiveProject, NodeCells } from "../../../live/shapes";
+import { keyOf, type By } from "./groups";
+
+export const CELL_STATES: readonly CellState[] = ["held", "shared", "leaving", "reserved", "free", "quarantined", "unhealthy"];
+export const NODE_STATES = ["draining", "drained", "unreachable", "lost"] as const;
+export type NodeState = (typeof NODE_STATES)[number];
+
+export interface Filter {
+  /** "", a state of a GPU or of a node. */
+  state: string;
+  /** null: any. */
+  project: string | null;
+  node: string;
+}
+
+export const NO_FILTER: Filter = { state: "", project: null, node: "" };
+export const filters = (filter: Filter): boolean => filter.state !== "" || filter.project !== null || filter.node !== "";
+
+/** The project and all below it. */
+export function within(projects: ReadonlyMap<string, LiveProject>, project: string): Set<string> {
+  const found = new Set([project]);
+  for (let before = 0; before !== found.size; ) {
+    before = found.size;
+    for (const row of projects.values()) if (row.parent !== null && found.has(row.parent)) found.add(row.project);
+  }
+  return found;
+}
+
+/** All jobs that have something to do with a GPU: its holder, who shares it, for whom it is kept. */
+export function jobsOn(cell: Cell): string[] {
+  const found = [cell[1], cell[2], ...cell[3].map(jobOfTask)];
+  return [...new Set(found.filter((each): each is string => Boolean(each)))];
+}
+
+export const jobOfTask = (text: string): string => text.replace(/\/\d+$/, "");
+
+/** The job that a click on it leads to. */
+export const jobAt = (cell: Cell): string | null => cell[1] ?? (cell[3][0] ? jobOfTask(cell[3][0]) : cell[2]);
+
+export type Wanted = (node: NodeCells, cell: Cell) => boolean;
+
+/** Whether a GPU is among those asked for. projects: as `within` says, null: any. */
+export function wantedBy(filter: Filter, jobs: ReadonlyMap<string, LiveJob>, projects: ReadonlySet<string> | null): Wanted {
+  const ofNode = (NODE_STATES as readonly string[]).includes(filter.state);
+  return (node, cell) => {
+    if (filter.state && (ofNode ? node.state !== filter.state : cell[0] !== filter.state)) return false;
+    if (projects === null) return true;
+    return jobsOn(cell).some((name) => projects.has(jobs.get(name)?.project ?? "\0"));
+  };
+}
+
+/** Nodes by number; those without a GPU that is asked for are left out. */
+export function nodesShown(nodes: Iterable<NodeCells>, filter: Filter, wanted: Wanted): NodeCells[] {
+  const name = filter.node.trim().toLowerCase();
+  const narrow = filter.state !== "" || filter.project !== null;
+  return [...nodes]
+    .filter((node) => (!name || node.node.toLowerCase().includes(name)) && (!narrow || node.gpus.some((cell) => wanted(node, cell))))
+    .sort((a, b) => a.number - b.number);
+}
+
+export interface Tally {
+  gpus: number;
+  states: Record<CellState, number>;
+  /** Free, on a node that takes work. */
+  usable: number;
+  nodes: Record<string, number>;
+  /** GPUs that somebody of the project or class holds. */
+  groups: Map<string, number>;
+}
+
+export function tally(nodes: Iterable<NodeCells>, jobs: ReadonlyMap<string, LiveJob>, by: By): Tally {
+  const states: Record<CellState, number> = { held: 0, shared: 0, leaving: 0, reserved: 0, free: 0, quarantined: 0, unhealthy: 0 };
+  const found: Tally = { gpus: 0, states, usable: 0, nodes: {}, groups: new Map() };
+  for (const node of nodes) {
+    found.nodes[node.state] = (found.nodes[node.state] ?? 0) + 1;
+    for (const cell of node.gpus) {
+      found.gpus += 1;
+      states[cell[0]] += 1;
+      if (cell[0] === "free" && node.state === "ready") found.usable += 1;
+      const job = cell[1] === null ? undefined : jobs.get(cell[1]);
+      if (job) found.groups.set(keyOf(job, by), (found.groups.get(keyOf(job, by)) ?? 0) + 1);
+    }
+  }
+  return found;
+}
+
+/** GPUs side by side with the same to say of them, from and to inclusive. */
+export interface Run {
+  from: number;
+  to: number;
+  cell: Cell;
+}
+
+export function runsOf(node: NodeCells): Run[] {
+  const runs: Run[] = [];
+  node.gpus.forEach((cell, at) => {
+    const last = runs.at(-1);
+    if (last && JSON.stringify(last.cell) === JSON.stringify(cell)) last.to = at;
+    else runs.push({ from: at, to: at, cell });
+  });
+  return runs;
+}

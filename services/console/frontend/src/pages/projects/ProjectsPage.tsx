@@ -1,0 +1,94 @@
+import { useLocation } from "preact-iso";
+
+import { Refusal } from "../../lib/api";
+import { useTitle } from "../../lib/title";
+import { useLive, type Live } from "../../live/live";
+import { Card } from "../../ui/Card";
+import { Empty } from "../../ui/Empty";
+import { Failure } from "../../ui/Failure";
+import { Loading } from "../../ui/Loading";
+import { OneProject } from "./OneProject";
+import { OverTime } from "./OverTime";
+import { projectPath } from "./path";
+import { borrowings, borrowingText, nameOf, verdict } from "./shares";
+import { Tree } from "./Tree";
+import { count } from "../../lib/words";
+import "./projects.css";
+
+const BORROWERS_SHOWN = 8;
+
+/** Whether every team gets its share, and who borrows what. */
+export default function ProjectsPage({ pool }: { pool: string }) {
+  const live = useLive(pool);
+  const { query } = useLocation();
+  useTitle(`${pool}: ${query.project || "projects"}`);
+  void [live.projectsAt.value, live.jobsAt.value];
+  if (live.row.value === null) {
+    return (
+      <div class="page">
+        <h1>Projects</h1>
+        {live.connection.value === "lost" ? (
+          <Failure refusal={new Refusal(0, "The projects cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
+        ) : (
+          <Loading what={`the projects of ${pool}`} />
+        )}
+      </div>
+    );
+  }
+  if (query.project !== undefined) {
+    const row = live.projects.get(query.project);
+    if (row) return <OneProject pool={pool} live={live} row={row} />;
+    return (
+      <Empty title={`There is no project “${query.project}”`}>
+        <a href={`/${encodeURIComponent(pool)}/projects`}>All projects</a>
+      </Empty>
+    );
+  }
+  return <AllProjects pool={pool} live={live} />;
+}
+
+function AllProjects({ pool, live }: { pool: string; live: Live }) {
+  const { projects } = live;
+  const rows = [...projects.values()];
+  if (!rows.length) {
+    return (
+      <div class="page">
+        <h1>Projects</h1>
+        <Empty title="No projects are defined">
+          All jobs stand in one line, by the priority of their class. With projects, teams have quotas, and borrow what others leave: <code>bailiff project create NAME --gpus 4</code>
+        </Empty>
+        <OverTime pool={pool} project="" to={live.time.value} />
+      </div>
+    );
+  }
+  const borrows = borrowings(projects, live.row.value!.gpus * 1000);
+  const short = rows.filter((row) => verdict(row).tone === "bad");
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>Projects</h1>
+        <p class="soft">
+          {short.length
+            ? `${count(short.length, "project")} ${short.length === 1 ? "is" : "are"} below the fair share while jobs wait: ${short.slice(0, 3).map(nameOf).join(", ")}${short.length > 3 ? " and others" : ""}.`
+            : "Every project that has jobs waiting has its fair share."}
+        </p>
+      </div>
+      <Card title="Who borrows what">
+        {borrows.length === 0 ? (
+          <p class="soft">Nobody: every project is within its quota.</p>
+        ) : (
+          <ul class="borrowings">
+            {borrows.slice(0, BORROWERS_SHOWN).map((each) => (
+              <li key={each.borrower.project}>
+                <a href={projectPath(pool, each.borrower.project)}>{nameOf(each.borrower)}</a> {borrowingText(each)}
+              </li>
+            ))}
+            {borrows.length > BORROWERS_SHOWN && <li class="soft">And {borrows.length - BORROWERS_SHOWN} more, below.</li>}
+          </ul>
+        )}
+      </Card>
+      <Tree pool={pool} projects={projects} title="Quotas and shares" />
+      <OverTime pool={pool} project="" to={live.time.value} />
+    </div>
+  );
+}

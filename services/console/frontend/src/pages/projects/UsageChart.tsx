@@ -1,0 +1,60 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+import { themeAt } from "../../shell/theme";
+import { columns, type UsageItem } from "./usage";
+
+const HEIGHT = 230;
+
+/** Use, quota and fair share; what is borrowed is filled. onAt: what the pointer is over; null: nothing. */
+export function UsageChart({ items, words, onAt }: { items: readonly UsageItem[]; words: string; onAt: (item: UsageItem | null) => void }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const shown = useRef(items);
+  shown.current = items;
+  const theme = themeAt.value;
+
+  useEffect(() => {
+    const element = box.current!;
+    const made = new uPlot(options(element, (at) => onAt(at === null ? null : (shown.current[at] ?? null))), columns(shown.current) as uPlot.AlignedData, element);
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+    };
+  }, [theme]);
+  useEffect(() => plot.current?.setData(columns(items) as uPlot.AlignedData), [items]);
+  return <div class="usage-chart" ref={box} role="img" aria-label={words} />;
+}
+
+function options(element: HTMLElement, onAt: (at: number | null) => void): uPlot.Options {
+  const style = getComputedStyle(element);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const font = `12px ${colour("--font")}`;
+  const axis: uPlot.Axis = { stroke: colour("--ink-soft"), font, grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+  const stepped = uPlot.paths.stepped!({ align: 1 });
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    legend: { show: false },
+    cursor: { y: false, points: { size: 7 } },
+    scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.08)] } },
+    axes: [
+      { ...axis, values: [[86_400, "{DD}.{MM}.", null, null, null, null, null, null, 0], [60, "{HH}:{mm}", "\n{DD}.{MM}.", null, "\n{DD}.{MM}.", null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
+      { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000] },
+    ],
+    series: [
+      {},
+      { stroke: colour("--accent"), width: 2, paths: stepped, points: { show: false } },
+      { stroke: colour("--ink"), width: 1.5, dash: [7, 4], paths: stepped, points: { show: false } },
+      { stroke: colour("--ink-soft"), width: 1.5, dash: [2, 3], paths: stepped, points: { show: false } },
+      { stroke: "transparent", width: 0, paths: stepped, points: { show: false } },
+    ],
+    bands: [{ series: [4, 2], fill: `${colour("--cat-1")}88` }],
+    hooks: { setCursor: [(made) => onAt(made.cursor.idx ?? null)] },
+  };
+}

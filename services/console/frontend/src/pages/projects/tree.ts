@@ -1,0 +1,39 @@
+// The projects as a tree that can be folded.
+import type { LiveProject } from "../../live/shapes";
+
+/** Folded from the start where there are more than this. */
+export const FOLDED_ABOVE = 60;
+
+export interface Branch {
+  row: LiveProject;
+  children: number;
+  folded: boolean;
+}
+
+/** What is seen of the tree, parents before their children. root null: all of it. text: only names with it, without folding. */
+export function branches(rows: ReadonlyMap<string, LiveProject>, unfolded: (project: string) => boolean, root: string | null = null, text = ""): Branch[] {
+  const under = new Map<string | null, LiveProject[]>();
+  for (const row of rows.values()) under.set(row.parent, [...(under.get(row.parent) ?? []), row]);
+  const found: Branch[] = [];
+  const walk = (parent: string | null): void => {
+    for (const row of under.get(parent) ?? []) {
+      const children = under.get(row.project)?.length ?? 0;
+      const folded = children > 0 && !unfolded(row.project);
+      found.push({ row, children, folded });
+      if (children && !folded && row.project !== parent) walk(row.project);
+    }
+  };
+  const wanted = text.trim().toLowerCase();
+  if (wanted) {
+    return [...rows.values()].filter((row) => row.project.toLowerCase().includes(wanted)).map((row) => ({ row, children: 0, folded: false }));
+  }
+  walk(root);
+  return found;
+}
+
+/** From the top down to it. */
+export function pathTo(rows: ReadonlyMap<string, LiveProject>, project: string): string[] {
+  const found: string[] = [];
+  for (let at: string | null | undefined = project; at !== null && at !== undefined && !found.includes(at); at = rows.get(at)?.parent) found.unshift(at);
+  return found;
+}

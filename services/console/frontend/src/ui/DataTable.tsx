@@ -1,0 +1,51 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+import { Button } from "./Button";
+
+const AT_FIRST = 200;
+
+export interface Column<T> {
+  head: string;
+  right?: boolean;
+  cell: (row: T) => ComponentChildren;
+}
+
+/** caption: for who cannot see the heading above it. Long lists show their first rows, and the rest when asked. */
+export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string | number }) {
+  const [shown, show] = useState(AT_FIRST);
+  return (
+    <>
+      <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
+        <table class="table">
+          <caption class="visually-hidden">{caption}</caption>
+          <thead>
+            <tr>
+              {columns.map((column) => (
+                <th key={column.head} scope="col" class={column.right ? "right" : undefined}>
+                  {column.head}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.slice(0, shown).map((row) => (
+              <tr key={rowKey(row)}>
+                {columns.map((column) => (
+                  <td key={column.head} class={column.right ? "right" : undefined}>
+                    {column.cell(row)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rows.length > shown && (
+        <div class="more">
+          <Button onClick={() => show(shown + 1_000)}>{rows.length - shown} more</Button>
+        </div>
+      )}
+    </>
+  );
+}

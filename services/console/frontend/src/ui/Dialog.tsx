@@ -1,0 +1,22 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+import { Button } from "./Button";
+
+/** A modal: the browser's own, which keeps the focus inside and closes with Escape. */
+export function Dialog({ title, onClose, footer, children }: { title: string; onClose: () => void; footer: ComponentChildren; children: ComponentChildren }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog class="dialog" ref={dialog} onClose={onClose} aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        <Button quiet onClick={() => dialog.current?.close()} title="Close">
+          ✕<span class="visually-hidden">Close</span>
+        </Button>
+      </header>
+      <div class="body">{children}</div>
+      <footer>{footer}</footer>
+    </dialog>
+  );
+}

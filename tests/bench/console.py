@@ -1,0 +1,219 @@
+"""The console at 1,000 nodes and 200 records a second: record → page, 200 open pages, an hour of records.
+
+A log of the bench's own is written to a real Kafka at that rate; the console is a process beside it. The baseline is a plain
+consumer of the same topic in the same run.
+"""
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from tests.console_kit import CONSOLE, ConsoleProcess
+
+from bailiff_bus import topics
+from bailiff_core.records import Wire
+from bailiff_devstack.stack import Plan, Stack
+
+from .console_log import DOMAIN, BusyLog
+from .system import cpu_seconds, megabytes, publishing, watching
+from .table import Row, Run, percentile
+
+RATE = 200  # records a second
+TURN = 4  # records that are sent together
+PLACE = re.compile(rb"^id: [^:]+:(\d+)", re.MULTILINE)
+SHOW = "nodes,jobs,projects,queue"
+LIMIT = 64 * 1024 * 1024
+
+
+class Listener:
+    """One page: when each record was known to it, how many messages came."""
+
+    def __init__(self) -> None:
+        self.seq, self.messages, self.bytes = -1, 0, 0
+        self.known: dict[int, float] = {}
+        self.boards = 0
+
+    async def read(self, port: int) -> None:
+        """Until cancelled."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LIMIT)
+        try:
+            writer.write(f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            while True:
+                line = await reader.readline()
+                now = time.perf_counter()
+                if not line:
+                    raise ConnectionError("the console closed the stream")
+                self.bytes += len(line)
+                if line.startswith(b"event: board"):
+                    self.boards += 1
+                elif line.startswith(b"event: change"):
+                    self.messages += 1
+                found = PLACE.match(line)
+                if found:
+                    place = int(found[1])
+                    if self.boards:
+                        self.known.update(dict.fromkeys(range(self.seq + 1, place + 1), now))
+                    self.seq = place
+        finally:
+            writer.close()
+
+
+def measure(run: Run) -> list[Row]:
+    """Kafka and the console alone: nobody else reads the log."""
+    nodes = 100 if run.quick else 1000
+    stack = Stack(run.folder, Plan(pools=(DOMAIN,)))
+    try:
+        stack.start_kafka()
+        return asyncio.run(_measure(run, stack, nodes))
+    finally:
+        stack.stop()
+
+
+async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
+    log = BusyLog(nodes, time.time_ns() // 1000)
+    seconds, pages = (6, 40) if run.quick else (40, 200)
+    console = ConsoleProcess(stack)
+    what = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {RATE} records/s"
+    async with publishing(stack.kafka.bootstrap) as producer:
+        await _write(producer, log.fill())
+        began = time.perf_counter()
+        console.start()
+        await asyncio.to_thread(console.wait_ready)
+        run.say(f"{log.pool.seq + 1:,} records read and shown after {time.perf_counter() - began:.1f} s")
+        alone = await _fed(stack, producer, log, console, 1, seconds)
+        many = await _fed(stack, producer, log, console, pages, seconds)
+        before = megabytes(stack)[CONSOLE]
+        hour = RATE * (60 if run.quick else 3600)
+        took = await _hour(producer, log, console, hour)
+        memory = megabytes(stack)[CONSOLE]
+    rows = []
+    for name, figure in (("p50", 50), ("p95", 95), ("p99", 99)):
+        told, target = f"record written → a page has it, {what}, {name}", {"p95": "≤ 250 ms"}.get(name, "-")
+        baseline = percentile(alone.raw, figure) * 1000
+        rows.append(Row(told, percentile(alone.waits, figure) * 1000, "ms", target, baseline, f"ms: plain consumer, {name}"))
+    share, more = f"processor of the console, {what}", f"{pages} pages"
+    return [
+        *rows,
+        Row(f"the same with {more}, p95 of all", percentile(many.waits, 95) * 1000, "ms", "≤ 250 ms"),
+        Row(f"messages a second to a page, of {more} the most", max(many.rates), "1/s", "≤ 5"),
+        Row(f"{share}, 1 page", alone.cpu * 100, "% of a core"),
+        Row(f"{share}, {more}", many.cpu * 100, "% of a core", "≤ 100 %", alone.cpu * 100, "%: 1 page"),
+        Row("boards sent because a page read too slowly", many.boards, "boards", "0"),
+        Row(
+            f"memory of the console, {hour:,} records later, fed in {took:.0f} s", memory, "MB", "the same", before, "MB: before"
+        ),
+    ]
+
+
+@dataclass
+class Fed:
+    """Seconds until pages and until a plain consumer had each record, messages a second by page, share of a processor."""
+
+    waits: list[float]
+    raw: list[float]
+    rates: list[float]
+    boards: int
+    cpu: float
+
+
+async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProcess, pages: int, seconds: int) -> Fed:
+    """While the log grows at the rate."""
+    heard: dict[int, float] = {}
+    first = log.pool.seq + 1
+
+    def consumed(_: str, record: ConsumerRecord) -> None:
+        heard[first + len(heard)] = time.perf_counter()
+
+    async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=consumed), listening(console.port, pages) as listeners:
+        for each in listeners:
+            await _until(lambda each=each: each.boards > 0)  # type: ignore[misc]
+        messages = [each.messages for each in listeners]
+        boards = sum(each.boards for each in listeners)
+        cpu, began = cpu_seconds(stack)[CONSOLE], time.perf_counter()
+        sent = await _paced(producer, log, seconds)
+        took = time.perf_counter() - began
+        used = cpu_seconds(stack)[CONSOLE] - cpu
+        last = max(sent)
+        await _until(lambda: all(each.seq >= last for each in listeners) and last in heard)
+        waits = [each.known[seq] - at for each in listeners for seq, at in sent.items()]
+        raw = [heard[seq] - at for seq, at in sent.items()]
+        rates = [(each.messages - count) / took for each, count in zip(listeners, messages, strict=True)]
+        more = sum(each.boards for each in listeners) - boards
+    return Fed(waits, raw, rates, more, used / took)
+
+
+@asynccontextmanager
+async def listening(port: int, pages: int) -> AsyncIterator[list[Listener]]:
+    """So many open pages."""
+    listeners = [Listener() for _ in range(pages)]
+    tasks = [asyncio.create_task(each.read(port)) for each in listeners]
+    try:
+        yield listeners
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[int, float]:
+    """Write at the rate; when each record was handed over."""
+    sent: dict[int, float] = {}
+    records = log.go_on()
+    began = time.perf_counter()
+    for turn in range(RATE * seconds // TURN):
+        log.now = time.time_ns() // 1000
+        wires = list(itertools.islice(records, TURN))
+        now = time.perf_counter()
+        for receipt in [await _send(producer, wire) for wire in wires]:
+            await receipt
+        sent.update({log.pool.seq - n: now for n in range(TURN)})
+        await asyncio.sleep(max(0.0, began + (turn + 1) * TURN / RATE - time.perf_counter()))
+    return sent
+
+
+async def _hour(producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProcess, records: int) -> float:
+    """An hour's worth of records as fast as they are made, with one page open; seconds."""
+    began = time.perf_counter()
+    async with listening(console.port, 1) as (page,):
+        await _until(lambda: page.boards > 0)
+        more = log.go_on()
+
+        def timed() -> Iterator[Wire]:
+            for _ in range(records):
+                log.now += 1_000_000 // RATE
+                yield next(more)
+
+        await _write(producer, timed())
+        await _until(lambda: page.seq >= log.pool.seq, 600)
+    return time.perf_counter() - began
+
+
+async def _write(producer: AIOKafkaProducer, wires: Iterator[Wire]) -> None:
+    receipts = []
+    for wire in wires:
+        receipts.append(await _send(producer, wire))
+        if len(receipts) >= 2000:
+            await receipts[-1]
+            receipts.clear()
+    if receipts:
+        await receipts[-1]
+
+
+async def _send(producer: AIOKafkaProducer, wire: Wire) -> "asyncio.Future[object]":
+    headers = list(wire.headers)
+    sent: asyncio.Future[object] = await producer.send(
+        topics.AUDIT.name, wire.value, key=DOMAIN.encode(), headers=headers, partition=0
+    )
+    return sent
+
+
+async def _until(condition: object, seconds: float = 120) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - it is other processes that make it so
+            await asyncio.sleep(0.01)

@@ -1,0 +1,54 @@
+"""A real browser for stories on the console: Chromium, by Playwright.
+
+`BAILIFF_TEST_BROWSER` names it; else the system's is taken, or the one that Playwright downloaded. Where there is none, stories
+that need one are skipped, and say so.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.async_api import Browser, Page, async_playwright
+
+SYSTEM = ("chromium", "chromium-browser", "google-chrome")
+LAPTOP, PHONE = (1440, 900), (390, 844)
+WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+def _browser(downloaded: str) -> str:
+    named = os.environ.get("BAILIFF_TEST_BROWSER")
+    if named:
+        assert Path(named).exists(), f"BAILIFF_TEST_BROWSER: there is no {named}"
+        return named
+    found = next((path for name in SYSTEM if (path := shutil.which(name))), None)
+    if found is None and Path(downloaded).exists():
+        return downloaded
+    return found or pytest.skip("no browser: apt-get install chromium, or playwright install chromium")
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """The browser; closed with all its pages at the end."""
+    async with async_playwright() as playwright:
+        path = _browser(playwright.chromium.executable_path)
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+async def faults_of_access(page: Page) -> list[str]:
+    """What axe finds against WCAG AA on the page as it is now, a line each."""
+    await page.evaluate(AXE_SCRIPT)
+    found: dict[str, Any] = await page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG_AA)
+    return [
+        f"{each['id']}: {node['target'][0]}: {(node.get('failureSummary') or '').splitlines()[-1].strip()}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]

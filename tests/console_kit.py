@@ -1,0 +1,185 @@
+"""The console under test: as a process beside a devstack, and what a page hears of its live stream."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from bailiff_bus.metrics import Metrics
+from bailiff_bus.port import Bus
+from bailiff_console.service import ConsoleService
+from bailiff_console.settings import ConsoleSettings
+from bailiff_devstack import free_port
+from bailiff_devstack.stack import Stack
+
+CONSOLE = "console"
+POLL_S = 0.02
+PATIENCE_S = 60.0
+
+
+class ConsoleProcess:
+    """`python -m bailiff_console` on this stack's Kafka, with its query interface where the plan has one."""
+
+    def __init__(self, stack: Stack, port: int | None = None, **env: str) -> None:
+        self.stack, self.port, self.env = stack, port or free_port(), env
+        self._http = free_port()
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """For the first time, or again. Does not wait until it is ready."""
+        archive = {"BAILIFF_API": self.stack.api} if self.stack.plan.api else {}
+        env = {**self.stack.environment(CONSOLE, self._http), **archive, "BAILIFF_CONSOLE_PORT": str(self.port), **self.env}
+        self.stack.processes.start(
+            CONSOLE, [sys.executable, "-m", "bailiff_console"], env=env, ready_url=f"{self.address}/readyz"
+        )
+
+    def wait_ready(self) -> None:
+        """Until it follows every pool."""
+        self.stack.processes.wait_ready(CONSOLE, timeout_s=PATIENCE_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.stack.processes.kill9(CONSOLE)
+
+
+class Heard:
+    """What one page has heard, made into what it shows: rows set and gone, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.board: dict[str, Any] = {}
+        self.state: dict[str, Any] = {}
+        self.telemetry: dict[str, Any] = {}
+        self.last = ""
+        self.seqs: list[int] = []
+        self.events: list[dict[str, Any]] = []
+        self.boards = 0
+        self.changes = 0
+
+    def take(self, name: str, data: Any, place: str) -> None:
+        """One event."""
+        if place:
+            self.last = place
+        if name == "board":
+            self.board, self.boards = data, self.boards + 1
+            self.events += data.get("events", [])
+        elif name == "change":
+            self._change(data)
+        elif name == "telemetry":
+            self.telemetry |= data["nodes"]
+        elif name == "state":
+            self.state = data
+
+    def _change(self, data: Any) -> None:
+        self.changes += 1
+        self.seqs.append(data["seq"])
+        for part, rows in data["set"].items():
+            self.board[part] |= rows
+        for part, names in data["gone"].items():
+            for each in names:
+                del self.board[part][each]
+        self.events += data.get("events", [])
+        for member in ("seq", "time", "pool", "queue", "classes"):
+            if member in data:
+                self.board[member] = data[member]
+
+
+class Page:
+    """A page that is open."""
+
+    def __init__(self, lines: AsyncIterator[str], heard: Heard) -> None:
+        self._lines, self.heard = lines, heard
+
+    async def next(self) -> str:
+        """Take the next event; its name, empty for a heartbeat."""
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if line:
+                name, _, value = line.partition(":")
+                fields[name] = value.removeprefix(" ")
+            elif fields:
+                if "event" in fields:
+                    self.heard.take(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
+                return fields.get("event", "")
+        raise ConnectionError("the stream ended")
+
+    async def until(self, what: str, condition: Any, within_s: float = PATIENCE_S) -> None:
+        """Take events until it is so."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not condition(self.heard):
+                    await self.next()
+        except TimeoutError:
+            raise AssertionError(
+                f"waited {within_s:g} s in vain until {what}; at {self.heard.last}: {self.heard.state}"
+            ) from None
+
+
+@asynccontextmanager
+async def page(
+    client: httpx.AsyncClient, pool: str, show: str = "nodes,jobs,projects,queue,events", heard: Heard | None = None
+) -> AsyncIterator[Page]:
+    """Open a page, or with what was heard before: open it again."""
+    headers = {"last-event-id": heard.last} if heard is not None and heard.last else {}
+    async with client.stream("GET", f"/api/pools/{pool}/live", params={"show": show}, headers=headers, timeout=None) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        yield Page(answer.aiter_lines(), heard or Heard())
+
+
+async def sign_in(client: httpx.AsyncClient) -> dict[str, str]:
+    """As the one person of a console on this machine. The headers for whatever this person asks for."""
+    answer = await client.get("/auth/sign-in")
+    assert answer.status_code == 303, answer.text
+    return {"x-csrf-token": (await client.get("/api/me")).json()["csrf"]}
+
+
+class Console:
+    """The real service in this process, on buses that the test gives it."""
+
+    def __init__(self, bus: Bus, watch: Bus, folder: Path, **settings: Any) -> None:
+        values = {"console_port": 0, "state_dir": folder, "instance": CONSOLE, **settings}
+        self.service = ConsoleService(ConsoleSettings(**values), Metrics(), bus, watch)
+        self.http: httpx.AsyncClient
+
+    @asynccontextmanager
+    async def running(self, *pools: str) -> AsyncIterator["Console"]:
+        """While this lasts; from when it follows these."""
+        stop = asyncio.Event()
+        work = asyncio.create_task(self.service.run(stop))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not all(self.follows(pool) for pool in pools) or not self.service.address:
+                    if work.done():
+                        work.result()
+                    await asyncio.sleep(POLL_S)
+            async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
+                await sign_in(self.http)
+                yield self
+        finally:
+            stop.set()
+            await work
+
+    def follows(self, pool: str) -> bool:
+        """Whether it has read this pool's log to its end."""
+        return any(each.name == pool and each.ready for each in self.service.pools.all())
+
+    async def get(self, path: str, **parameters: Any) -> Any:
+        """The answer, which must be one."""
+        answer = await self.http.get(f"/api{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, path: str, **parameters: Any) -> Any:
+        """The problem."""
+        answer = await self.http.get(f"/api{path}", params=parameters)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        return answer.json()

@@ -1,0 +1,366 @@
+"""The console's live half on the bus in memory, over HTTP: what a page hears, and what it is told when things are away."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.archive_kit import Log
+from tests.console_kit import Console, page
+from tests.log_builder import SECOND, Story, policy
+
+from bailiff_bus import topics
+from bailiff_console.live import pages
+from bailiff_console.live.telemetry import TOPIC as TELEMETRY
+from bailiff_core.records import Wire
+from bailiff_core.records.decisions import PreemptionDecided
+
+TELEMETRY_HEADERS = (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a"))
+PROJECTS = [{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]
+
+
+class World:
+    """A pool's story, its log in memory, and the console that reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.story = folder, Log(), Story(policy(projects=PROJECTS), domain="pool-a")
+        self._written = 0
+
+    def write(self) -> int:
+        """Append what the story has come to; the seq of its last record."""
+        wires = self.story.wires
+        self.log.append(wires[self._written :])
+        self._written = len(wires)
+        return self._written - 1
+
+    @contextlib.asynccontextmanager
+    async def console(self, **settings: Any) -> AsyncIterator[Console]:
+        """While this lasts."""
+        made = Console(self.log.cluster.client("console"), self.log.cluster.client("watch"), self.folder / "state", **settings)
+        async with made.running("pool-a"):
+            yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two nodes, and one job that runs."""
+    made = World(tmp_path)
+    made.story.node("n1", gpus=4)
+    made.story.node("n2", gpus=4)
+    made.story.runs("train-1", gpus=4, project="red")
+    made.write()
+    return made
+
+
+def at(seq: int) -> Any:
+    return lambda heard: heard.board.get("seq") == seq
+
+
+async def test_a_page_gets_a_board_and_then_each_change_and_goes_on_where_it_was_cut_off(world: World) -> None:
+    story = world.story
+    async with world.console() as console:
+        async with page(console.http, "pool-a") as live:
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+            board = live.heard.board
+            assert board["pool"]["gpus_held"] == 4
+            assert [cell[0] for cell in board["nodes"]["n1"]["gpus"]] == ["held"] * 4
+            assert board["nodes"]["n1"]["gpus"][0][1] == "train-1"
+            assert board["jobs"]["train-1"] | {"state": "running", "class": "train", "nodes": ["n1"]} == board["jobs"]["train-1"]
+            assert board["projects"]["red"]["used"]["gpu_milli"] == 4000
+            assert board["queue"] == []
+            assert [each["word"] for each in board["events"]][-1] == "Started"
+            story.runs("train-2", gpus=4, project="blue")
+            story.submit("train-3", gpus=4, project="red")
+            await live.until("the third job waits", at(world.write()))
+            heard = live.heard
+            assert heard.board["queue"] == ["train-3"]
+            waits = heard.board["jobs"]["train-3"]
+            assert waits["state"] == "pending"
+            assert waits["why"] == "needs a node with 4 free GPUs, none has them"
+            assert heard.boards == 1
+        # While nobody listens, train-1 ends and train-3 takes its place.
+        story.ends("train-1")
+        story.started("train-3")
+        seq = world.write()
+        await until(lambda: console.service.pools.get("pool-a").picture.place.seq == seq)
+        async with page(console.http, "pool-a", heard=heard) as again:
+            await again.until("it has caught up", at(seq))
+            assert heard.boards == 1, "it went on behind what it had seen, without a new board"
+            assert "train-1" not in heard.board["jobs"]
+            assert heard.board["jobs"]["train-3"]["nodes"] == ["n1"]
+            told = [each["seq"] for each in heard.events]
+            assert told == sorted(told)
+            assert len({(each["seq"], each["word"], each["job"]) for each in heard.events}) == len(heard.events)
+            assert {"Succeeded", "Started"} <= {each["word"] for each in heard.events}
+
+
+async def test_a_console_that_was_killed_gives_a_new_board_to_who_comes_back(world: World) -> None:
+    async with world.console() as console, page(console.http, "pool-a") as live:
+        await live.until("it has a board", lambda heard: heard.boards == 1)
+    world.story.submit("train-2", gpus=8)
+    seq = world.write()
+    async with world.console() as console, page(console.http, "pool-a", heard=live.heard) as again:
+        await again.until("it is up to date", at(seq))
+        assert live.heard.boards == 2
+        assert "train-2" in live.heard.board["jobs"]
+        assert "train-2" in [each["job"] for each in live.heard.board["events"]]
+
+
+async def test_changes_come_at_most_five_times_a_second_and_are_the_same_for_all(world: World) -> None:
+    async with world.console() as console, contextlib.AsyncExitStack() as stack:
+        open_pages = [await stack.enter_async_context(page(console.http, "pool-a")) for _ in range(3)]
+        for each in open_pages:
+            await each.until("it has a board", lambda heard: heard.boards == 1)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(30):
+            world.story.submit(f"job-{number}", gpus=1, after=SECOND)
+            seq = world.write()
+            await asyncio.sleep(0.02)
+        for each in open_pages:
+            await each.until("it has all of it", at(seq))
+        most = 2 + (loop.time() - began) * 5
+        assert all(each.heard.changes <= most for each in open_pages)
+        assert open_pages[0].heard.board == open_pages[1].heard.board == open_pages[2].heard.board
+
+
+async def test_a_page_hears_only_the_parts_that_it_asked_for(world: World) -> None:
+    async with world.console() as console:
+        async with page(console.http, "pool-a", show="projects") as live:
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+            assert set(live.heard.board) == {"seq", "time", "pool", "projects", "classes"}
+            world.story.submit("train-2", gpus=8)
+            await live.until("it hears of the change", at(world.write()))
+            assert "jobs" not in live.heard.board
+        refused = await console.refused(400, "/pools/pool-a/live", show="nodes,everything")
+        assert refused["faults"][0]["where"] == "show"
+        assert "everything" in refused["detail"]
+        assert "pool-a" in (await console.refused(404, "/pools/nowhere/live"))["detail"]
+
+
+async def test_a_page_that_reads_nothing_keeps_nothing_and_gets_a_new_board(world: World) -> None:
+    async with world.console() as console:
+        followed = console.service.pools.get("pool-a")
+        slow = followed.pages.enter(frozenset({"jobs"}), None)
+        assert await slow.take(followed.board, 0) is not None
+        for number in range(pages.QUEUE + 3):
+            world.story.submit(f"job-{number}", gpus=1)
+            seq = world.write()
+            await until(lambda seq=seq: followed.picture.place.seq == seq)
+        board = await slow.take(followed.board, 0)
+        assert board is not None
+        assert b"event: board" in board
+        assert f"job-{number}".encode() in board
+        assert await slow.take(followed.board, 0) is None
+
+
+async def test_kafka_goes_and_comes_back_and_the_board_stays(world: World) -> None:
+    async with world.console() as console, page(console.http, "pool-a") as live:
+        await live.until("it has a board", lambda heard: heard.boards == 1)
+        world.log.cluster.begin_outage()
+        await live.until("it is told that Kafka is away", lambda heard: heard.state.get("kafka") is False)
+        assert (await console.get("/pools"))["kafka"]["answers"] is False
+        assert (await console.get("/pools"))["pools"][0]["gpus_held"] == 4
+        assert (await console.http.get("/readyz")).status_code == 503
+        world.log.cluster.end_outage()
+        world.story.submit("train-2", gpus=8)
+        seq = world.write()
+        await live.until("Kafka is back", lambda heard: heard.state["kafka"] is True)
+        await live.until("it goes on", at(seq))
+        assert live.heard.boards == 1
+
+
+async def test_a_log_that_was_cut_short_is_read_anew_and_every_page_gets_a_new_board(world: World) -> None:
+    async with world.console() as console, page(console.http, "pool-a") as live:
+        await live.until("it has a board", lambda heard: heard.boards == 1)
+        kept = world.story.wires[:-3]
+        world.log.cluster.truncate(topics.AUDIT.name, 0, len(kept))
+        other = world.story.resumed(len(kept))
+        other.submit("after-the-loss", gpus=1)
+        other.submit("and-another", gpus=1)
+        other.submit("and-a-third", gpus=1)
+        world.log.append(other.wires[len(kept) :])
+        await live.until("it has another board", lambda heard: "and-a-third" in heard.board["jobs"])
+        assert live.heard.boards == 2
+
+
+async def test_a_pool_that_appears_later_is_found_and_each_is_shown_by_itself(world: World) -> None:
+    world.log.cluster.create_topics(2)
+    async with world.console() as console:
+        other = Story(domain="pool-b", partition=1)
+        other.node("m1", gpus=2)
+        for wire in other.wires:
+            store(world, wire)
+        await until(lambda: console.follows("pool-b"))
+        found = (await console.get("/pools"))["pools"]
+        assert [(each["pool"], each["gpus"]) for each in found] == [("pool-a", 8), ("pool-b", 2)]
+        async with page(console.http, "pool-b") as live:
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+            assert list(live.heard.board["nodes"]) == ["m1"]
+
+
+def store(world: World, wire: Wire) -> None:
+    world.log.cluster.store(topics.AUDIT.name, 1, b"pool-b", wire.headers, wire.value)
+
+
+async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(world: World) -> None:
+    story = world.story
+    ran = world.write()
+    story.ends("train-1", after=60 * SECOND)
+    story.runs("train-2", gpus=2, project="blue", after=60 * SECOND)
+    last = world.write()
+    async with world.console() as console:
+        before = await console.get("/pools/pool-a/at", seq=ran)
+        assert before["seq"] == ran
+        assert list(before["jobs"]) == ["train-1"]
+        assert (before["first_seq"], before["head_seq"]) == (0, last)
+        now = await console.get("/pools/pool-a/at", seq=last)
+        assert list(now["jobs"]) == ["train-2"]
+        async with page(console.http, "pool-a", show="nodes,jobs,projects,queue") as live:
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+        for part in ("nodes", "jobs", "projects", "queue", "pool"):
+            assert now[part] == live.heard.board[part], part
+        then = await console.get("/pools/pool-a/at", time=before["time"])
+        assert then == before
+        assert (await console.get("/pools/pool-a/at", time="now"))["seq"] == last
+        assert "ends at" in (await console.refused(404, "/pools/pool-a/at", seq=last + 1))["detail"]
+        assert "begins later" in (await console.refused(404, "/pools/pool-a/at", time="2001-01-01T00:00:00Z"))["detail"]
+        await console.refused(400, "/pools/pool-a/at", time="yesterday")
+        await console.refused(400, "/pools/pool-a/at")
+
+
+async def test_without_an_archive_it_is_said_so_and_so_it_is_where_it_does_not_answer(world: World) -> None:
+    async with world.console() as console:
+        assert (await console.get("/pools"))["archive"] == {"configured": False, "answers": False, "behind": {}}
+        assert "BAILIFF_API" in (await console.refused(404, "/archive/domains"))["detail"]
+    async with world.console(api="http://127.0.0.1:9") as console:
+        assert "does not answer" in (await console.refused(503, "/archive/domains"))["detail"]
+
+
+async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> None:
+    async with world.console() as console:
+        answer = await console.http.get("/pool-a/jobs/train-1")
+        assert answer.status_code == 200
+        assert "make web" in answer.text or "<script" in answer.text
+        assert (await console.http.get("/api/nothing")).json()["status"] == 404
+        assert (await console.http.get("/assets/none.js")).status_code == 404
+
+
+async def until(condition: Any) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def preempted(world: World) -> World:
+    """serve-1 came, needed four GPUs, and train-2 left for it; it is back in the queue."""
+    story = world.story
+    story.runs("train-2", gpus=4, project="blue", after=60 * SECOND)
+    story.submit("serve-1", gpus=4, cls="inference", project="blue", after=60 * SECOND)
+    story.propose()
+    story.begin("train-2")
+    story.ends("train-2", code=85)
+    story.started("serve-1")
+    world.write()
+    return world
+
+
+async def test_one_decision_is_told_whole_and_so_are_the_jobs_that_it_is_about(preempted: World) -> None:
+    records = preempted.story.records
+    (seq,) = [record.seq for record in records if isinstance(record.data, PreemptionDecided)]
+    async with preempted.console() as console:
+        told = await console.get(f"/pools/pool-a/decisions/{seq}")
+        assert (told["type"], told["verb"], told["asker"]["job"]) == ("bailiff.audit.PreemptionDecided.v1", "preempt", "serve-1")
+        (victim,) = told["chosen"]
+        others = [each for each in told["candidates"] if each["verb"] == told["verb"]]
+        assert {each["job"] for each in others if each["chosen"]} == {victim["job"]}
+        assert told["before"]["seq"] == seq - 1
+        states = [told[when]["jobs"][victim["job"]]["state"] for when in ("before", "after")]
+        assert states == ["running", "evicting"]
+        (node,) = told["after"]["nodes"]
+        assert {cell[0] for cell in told["before"]["nodes"][node]["gpus"]} == {"held"}
+        assert {(cell[0], cell[2]) for cell in told["after"]["nodes"][node]["gpus"]} == {("leaving", "serve-1")}
+        questions = [section["question"] for section in told["sections"]]
+        assert questions[0] == "Who leaves, for whom, and why these?"
+        assert "What came of it?" in questions
+
+        explained = await console.get(f"/pools/pool-a/explain/{victim['job']}", all="1")
+        assert "Why did it have to leave?" in [section["question"] for section in explained["sections"]]
+        assert explained["candidates"]
+        assert seq in [each for section in explained["sections"] for says in section["says"] for each in says["seqs"]]
+        assert (await console.get(f"/pools/pool-a/explain/{seq}"))["sections"] == told["sections"]
+        on_node = await console.get(f"/pools/pool-a/explain/{node}@now")
+        assert on_node["then"]["node"] == node
+
+        details = await console.get(f"/pools/pool-a/jobs/{victim['job']}")
+        assert details["summary"]["evictions"] == 1
+        assert details["class"]["priority_class"] == "train"
+        assert any("serve-1" in line for line in details["events"])
+        projects = (await console.get("/pools/pool-a/at", seq=records[-1].seq))["projects"]
+        assert projects["blue"]["evictions_caused"] == 1
+        assert sum(each["evictions_suffered"] for each in projects.values()) == 1
+
+        assert "nobody" in (await console.refused(404, "/pools/pool-a/jobs/nobody"))["detail"]
+        assert "nobody" in (await console.refused(404, "/pools/pool-a/explain/nobody"))["detail"]
+        await console.refused(404, "/pools/pool-a/decisions/100000")
+        await console.refused(404, "/pools/pool-a/explain/100000")
+        await console.refused(400, "/pools/pool-a/explain/n1@yesterday")
+        assert (await console.get("/pools/pool-a/decisions/0"))["candidates"] is None
+
+
+async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: World) -> None:
+    def prints(text: str, offset: int, *, job: str = "train-1", task: str = "0") -> None:
+        headers = (("ce_job", job.encode()), ("ce_attempt", b"1"), ("ce_task", task.encode()), ("ce_node", b"n1"))
+        where = (*headers, ("ce_offset", str(offset).encode()))
+        world.log.cluster.store(topics.JOB_LOGS.name, 0, job.encode(), where, text.encode())
+
+    async def lines(console: Console, many: int, **asked: Any) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        async with console.http.stream("GET", "/api/pools/pool-a/logs/train-1", params=asked) as answer:
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    found += [(each["task"], each["text"]) for each in json.loads(line.removeprefix("data: "))]
+                if len(found) >= many:
+                    return found
+        return found
+
+    prints("one\ntwo\n", 0)
+    prints("of another\n", 0, job="train-2")
+    prints("\x1b[31mred\x1b[0m <script>alert(1)</script>\n", 0, task="1")
+    prints("two\nthree\n", 4)  # an agent that was restarted sends some of it again
+    async with world.console() as console:
+        red = "red <script>alert(1)</script>"
+        assert await lines(console, 4) == [(0, "one"), (0, "two"), (1, red), (0, "three")]
+        assert await lines(console, 1, task=1) == [(1, red)]
+        await until(lambda: not console.service.app.state.reading_logs)
+
+
+async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> None:
+    world.log.cluster.add_partitions(TELEMETRY, 1)
+    devices = [device.id for device in world.story.pool.nodes[0].devices]
+
+    def measures(node: str, **of_first: Any) -> None:
+        data = {"node": node, "lasted_ms": 1000, "devices": [{"device": devices[0], "jobs": ["train-1"], **of_first}]}
+        world.log.cluster.store(TELEMETRY, 0, b"pool-a", TELEMETRY_HEADERS, json.dumps(data).encode())
+
+    async with world.console() as console:
+        async with (
+            page(console.http, "pool-a", show="nodes,telemetry") as live,
+            page(console.http, "pool-a", show="nodes") as other,
+        ):
+            await live.until("it has a board", lambda heard: heard.boards == 1)
+            measures("no-such-node", memory_used=1, memory_bytes=2)
+            world.log.cluster.store(
+                TELEMETRY, 0, b"pool-a", (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a")), b"?"
+            )
+            measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)
+            await live.until("it hears of it", lambda heard: "n1" in heard.telemetry)
+            assert live.heard.telemetry["n1"]["devices"] == [[87, 5 << 30], [None, None], [None, None], [None, None]]
+        async with page(console.http, "pool-a", show="nodes,telemetry") as late:
+            await late.until("a page that comes later has it, too", lambda heard: "n1" in heard.telemetry)
+        assert other.heard.telemetry == {}

@@ -1,0 +1,182 @@
+"""An OpenID provider for tests: real HTTP on loopback, with knobs for everything that can be wrong with one."""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+import uvicorn
+from fastapi import FastAPI, Request
+from joserfc import jws
+from joserfc.jwk import RSAKey
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+CLIENT_ID, CLIENT_SECRET = "bailiff", "a secret: with / signs"
+SHORT_KEY = 2048
+
+Signs = Callable[[dict[str, Any], dict[str, Any]], str]
+
+
+def encoded(part: Mapping[str, Any]) -> str:
+    """JSON as a part of a token."""
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+
+
+@dataclass
+class Person:
+    """Who sits at the browser."""
+
+    name: str = "ada"
+    groups: list[str] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def made_key(kid: str) -> RSAKey:
+    """A new one."""
+    return RSAKey.generate_key(SHORT_KEY, {"kid": kid, "use": "sig", "alg": "RS256"}, private=True)
+
+
+@cache
+def first_key() -> RSAKey:
+    """The same for all tests: to make one takes a while."""
+    return made_key("first")
+
+
+class OidcProvider:
+    """Signs in `person` without asking. `claims`, `sign`, `described`, `answered` are there to be broken by a test."""
+
+    def __init__(self) -> None:
+        self.key = first_key()
+        self.published = [self.key]
+        self.person = Person()
+        self.claims: dict[str, Any] = {}
+        self.sign: Signs = self.signed
+        self.described: dict[str, Any] = {}
+        self.answered: dict[str, str] = {}
+        self.codes: dict[str, dict[str, str]] = {}
+        self.asked_for_keys = 0
+        self.issuer = ""
+
+    # --- signing
+
+    def signed(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
+        """As it should be."""
+        return jws.serialize_compact({**header, "alg": "RS256", "kid": self.key.kid}, json.dumps(claims).encode(), self.key)
+
+    def unsigned(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
+        """`alg: none`, and no signature."""
+        return f"{encoded({**header, 'alg': 'none'})}.{encoded(claims)}."
+
+    def signed_with_the_public_key(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
+        """HMAC, keyed with what everybody can read: algorithm confusion."""
+        body = f"{encoded({**header, 'alg': 'HS256', 'kid': self.key.kid})}.{encoded(claims)}"
+        digest = hmac.digest(self.key.as_pem(private=False), body.encode(), "sha256")
+        return f"{body}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+    def signed_by_somebody(self, header: dict[str, Any], claims: dict[str, Any]) -> str:
+        """With a key that was never published, under the name of one that was."""
+        other = made_key(str(self.key.kid))
+        return jws.serialize_compact({**header, "alg": "RS256", "kid": other.kid}, json.dumps(claims).encode(), other)
+
+    def new_key(self) -> None:
+        """The next one, as providers change them."""
+        self.key = made_key(secrets.token_hex(4))
+        self.published = [self.key]
+
+    # --- HTTP
+
+    def application(self) -> FastAPI:
+        """Its four addresses."""
+        app = FastAPI(openapi_url=None)
+
+        @app.get("/.well-known/openid-configuration")
+        async def description() -> dict[str, Any]:
+            return {
+                "issuer": self.issuer, "authorization_endpoint": f"{self.issuer}/authorize",
+                "token_endpoint": f"{self.issuer}/token", "jwks_uri": f"{self.issuer}/keys",
+                "end_session_endpoint": f"{self.issuer}/bye", **self.described,
+            }  # fmt: skip
+
+        @app.get("/keys")
+        async def keys() -> dict[str, Any]:
+            self.asked_for_keys += 1
+            return {"keys": [key.as_dict(private=False) for key in self.published]}
+
+        @app.get("/authorize")
+        async def authorize(request: Request) -> Response:
+            asked = dict(request.query_params)
+            assert asked["response_type"] == "code"
+            assert asked["client_id"] == CLIENT_ID
+            assert asked["code_challenge_method"] == "S256"
+            assert "openid" in asked["scope"].split()
+            code = secrets.token_urlsafe(16)
+            self.codes[code] = asked
+            back = {"code": code, "state": asked["state"], "iss": self.issuer, **self.answered}
+            return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(back)}", 302)
+
+        @app.post("/token")
+        async def token(request: Request) -> Response:
+            said = base64.b64decode(request.headers.get("authorization", "Basic Og==").partition(" ")[2]).decode()
+            name, _, secret = said.partition(":")
+            if (unquote(name), unquote(secret)) != (CLIENT_ID, CLIENT_SECRET):
+                return JSONResponse({"error": "invalid_client"}, 401)
+            form = {key: values[0] for key, values in parse_qs((await request.body()).decode()).items()}
+            asked = self.codes.pop(form["code"], None)
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if asked is None or challenge != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+                return JSONResponse({"error": "invalid_grant"}, 400)
+            now = int(time.time())
+            claims = {
+                "iss": self.issuer, "aud": CLIENT_ID, "sub": f"id-{self.person.name}", "iat": now, "exp": now + 300,
+                "nonce": asked["nonce"], "preferred_username": self.person.name, "groups": self.person.groups,
+                **self.person.more, **self.claims,
+            }  # fmt: skip
+            claims = {key: value for key, value in claims.items() if value is not None}
+            return JSONResponse({"access_token": "for-nobody", "token_type": "Bearer", "id_token": self.sign({}, claims)})
+
+        return app
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any, **config: Any) -> AsyncIterator[str]:
+    """The application by a real web server on a free port of loopback; its address."""
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Any:
+            yield
+
+    settings = {"port": 0, "lifespan": "off", "log_config": None, "log_level": "critical", "ws": "none", "proxy_headers": False}
+    server = Server(uvicorn.Config(app, **{**settings, **config}))
+    serving = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(20):
+            while not server.started:  # noqa: ASYNC110 - it has no event for that
+                await asyncio.sleep(0.005)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@contextlib.asynccontextmanager
+async def running_provider() -> AsyncIterator[OidcProvider]:
+    """A provider that answers."""
+    provider = OidcProvider()
+    async with served(provider.application()) as provider.issuer:
+        yield provider
+
+
+def query_of(address: str) -> dict[str, str]:
+    """What an address says behind its question mark."""
+    return {key: values[0] for key, values in parse_qs(urlsplit(address).query).items()}

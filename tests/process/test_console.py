@@ -1,0 +1,156 @@
+"""The console as a process on real Kafka, PostgreSQL and services: one story, from the first board to its own death and back."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.console_demo import POOL, Demo
+from tests.console_kit import PATIENCE_S, Heard, Page, page
+
+from bailiff.client import Client
+from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
+from bailiff_devstack import EmbeddedKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Any:
+    """Two machines of eight GPUs, the archive, the query interface and the console."""
+    made = Demo(tmp_path, 2)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stack.stop()
+
+
+def running(job: str) -> Callable[[Heard], bool]:
+    return lambda heard: heard.board.get("jobs", {}).get(job, {}).get("state") == "running"
+
+
+async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo) -> None:
+    await asyncio.to_thread(demo.console.wait_ready)
+    async with demo.client() as client, httpx.AsyncClient(base_url=demo.console.address, timeout=PATIENCE_S) as http:
+        # A page is opened; a job is submitted and seen to run.
+        async with page(http, POOL) as live:
+            await live.until("both machines are there", lambda heard: len(heard.board.get("nodes", ())) == 2)
+            big = demo.job("research-language", gpus=8, name="big")
+            talker = SubmitJob(
+                demand=demo.job("guests", gpus=4, name="talker").demand,
+                spec=JobSpec(command=("sh", "-c", "echo it speaks; exec sleep 3600")),
+            )
+            await client.requests(POOL, [big, talker, demo.job("guests", gpus=4, name="third")])
+            await live.until("all run", lambda heard: all(running(job)(heard) for job in ("big", "talker", "third")))
+            heard = live.heard
+        # The connection is cut while things go on: nothing is missing when it is back, and no board was needed.
+        boards = heard.boards
+        await client.requests(
+            POOL, [demo.job("product-serving", "inference", 4, name="serve"), demo.job("guests", gpus=2, name="late")]
+        )
+        await until_told(client, lambda pool: "serve" in pool.jobs and pool.jobs["serve"].phase == "running")
+        async with page(http, POOL, heard=heard) as live:
+            await live.until("it sees serve run", running("serve"))
+            assert heard.boards == boards
+            without_gap(heard)
+            assert "Reclaimed" in [each["word"] for each in heard.events]
+            # The console is killed; who comes back gets a board of what is now.
+            demo.console.kill()
+            with pytest.raises((httpx.HTTPError, ConnectionError)):
+                await live.until("it ends", lambda _: False)
+        await client.requests(POOL, [CancelJob(job="late")])
+        await asyncio.to_thread(demo.console.start)
+        await asyncio.to_thread(demo.console.wait_ready)
+        async with page(http, POOL, heard=heard) as live:
+            await live.until("it is up to date", lambda heard: heard.boards == boards + 1 and "late" not in heard.board["jobs"])
+            without_gap(heard)
+            seq = await the_decision(http)
+            await about_the_decision(http, seq, heard)
+            await what_is_printed(http)
+            await from_the_archive(http, client, seq)
+            await kafka_stops(demo, live)
+
+
+def without_gap(heard: Heard) -> None:
+    """Lines are in order and each is there once; as a page drops those that it has, after a new board."""
+    keys = dict.fromkeys((each["seq"], each["word"], each["job"]) for each in heard.events)
+    assert all(before[0] <= after[0] for before, after in itertools.pairwise(keys))
+
+
+async def until_told(client: Client, condition: Any) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition((await client.view(POOL)).pool):  # noqa: ASYNC110 - it is another process that makes it so
+            await asyncio.sleep(0.1)
+
+
+async def get(http: httpx.AsyncClient, path: str, **asked: Any) -> Any:
+    answer = await http.get(f"/api{path}", params=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def the_decision(http: httpx.AsyncClient) -> int:
+    explained = await get(http, f"/pools/{POOL}/explain/serve")
+    (section,) = [each for each in explained["sections"] if each["question"] == "Who left for it?"]
+    return int(section["says"][0]["seqs"][0])
+
+
+async def about_the_decision(http: httpx.AsyncClient, seq: int, heard: Heard) -> None:
+    """Told whole, and the pool as it was just before."""
+    told = await get(http, f"/pools/{POOL}/decisions/{seq}")
+    victims = {each["job"] for each in told["chosen"]}
+    assert victims <= {"big", "talker", "third"}
+    assert {each["job"] for each in told["candidates"] if each["chosen"]} == victims
+    then = await get(http, f"/pools/{POOL}/at", seq=seq - 1)
+    assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
+    now = await get(http, f"/pools/{POOL}/at", time="now")
+    assert now["nodes"] == heard.board["nodes"]
+    assert (await get(http, f"/pools/{POOL}/jobs/serve"))["summary"]["state"] == "running"
+
+
+async def what_is_printed(http: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(PATIENCE_S), http.stream("GET", f"/api/pools/{POOL}/logs/talker") as answer:
+        async for line in data_lines(answer):
+            if "it speaks" in [each["text"] for each in json.loads(line)]:
+                return
+
+
+async def from_the_archive(http: httpx.AsyncClient, client: Client, seq: int) -> None:
+    """The query interface behind the console: an answer, a stream, and what it says of what is not there."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await http.get(f"/api/archive/domains/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    record = await get(http, f"/archive/domains/{POOL}/records/{seq}")
+    assert record["type"] == "PreemptionDecided"
+    async with asyncio.timeout(PATIENCE_S), http.stream("GET", "/api/archive/events", params={"from": "start"}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        async for line in data_lines(answer):
+            assert json.loads(line)["seq"] == 0
+            break
+    again = await http.get(f"/api/archive/domains/{POOL}/records/{seq}", headers={"if-none-match": '"another"'})
+    assert "etag" in again.headers
+    assert (await http.get("/api/archive/domains/nowhere")).status_code == 404
+
+
+async def kafka_stops(demo: Demo, live: Page) -> None:
+    """It is said, the board stays, and it goes on when Kafka does."""
+    nodes = live.heard.board["nodes"]
+    assert isinstance(demo.stack.kafka, EmbeddedKafka)
+    demo.stack.kafka.pause()
+    try:
+        await live.until("it is told that Kafka is away", lambda heard: heard.state["kafka"] is False)
+    finally:
+        demo.stack.kafka.resume()
+    assert live.heard.board["nodes"] == nodes
+    await live.until("it is told that Kafka is back", lambda heard: heard.state["kafka"] is True)
+
+
+async def data_lines(answer: httpx.Response) -> AsyncIterator[str]:
+    async for line in answer.aiter_lines():
+        if line.startswith("data: "):
+            yield line.removeprefix("data: ")

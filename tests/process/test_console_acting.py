@@ -1,0 +1,143 @@
+"""Acting through the page on a real Kafka with the real services: a job runs, another displaces it, one is not for everybody."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from tests.console_kit import ConsoleProcess
+from tests.system import POLICY, System
+
+from bailiff import present
+from bailiff_core.model.policy import Policy
+
+pytestmark = pytest.mark.kafka
+
+HEADER, GROUPS = "x-forwarded-user", "x-forwarded-groups"
+PATIENCE_S, POLL_S = 60.0, 0.05
+EIGHT = {"gpus": 8}
+PROJECTS = [{"name": "vision", "quota": EIGHT}, {"name": "speech", "quota": EIGHT}]
+RULES = Policy.model_validate({**POLICY.model_dump(mode="json"), "projects": PROJECTS}, strict=False)
+JOB = "name: {name}\nproject: vision\nclass: {kind}\ngpus: 8\ngrace: 20s\nsim-run-for: 1h\n"
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """One pool of one machine with eight GPUs."""
+    made = System(tmp_path_factory.mktemp("console-acting"), policy=RULES, pools={"pool-a": 1})
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+class Person:
+    """Somebody whom the proxy has signed in."""
+
+    def __init__(self, http: httpx.AsyncClient, token: str) -> None:
+        self.http, self.token = http, token
+
+    async def ask(self, what: str, **body: Any) -> httpx.Response:
+        """POST it."""
+        return await self.http.post(f"/api/pools/pool-a/{what}", json=body, headers={"x-csrf-token": self.token})
+
+    async def accepted(self, **body: Any) -> dict[str, Any]:
+        """The request's answer, which must be yes."""
+        answer = await self.ask("requests", **body)
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        assert told["accepted"] is True, told
+        return told
+
+
+@contextlib.asynccontextmanager
+async def signed_in(console: ConsoleProcess, name: str, groups: str) -> AsyncIterator[Person]:
+    """As the proxy would let them in: it is this test."""
+    said = {HEADER: name, GROUPS: groups, "host": "bailiff.example.org", "x-forwarded-for": "203.0.113.1"}
+    async with httpx.AsyncClient(base_url=console.address, headers=said, timeout=PATIENCE_S) as http:
+        answer = await http.get("/auth/sign-in")
+        assert answer.status_code == 303, answer.text
+        http.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]  # it is for https, which the proxy speaks
+        yield Person(http, (await http.get("/api/me")).json()["csrf"])
+
+
+def console_of(system: System, folder: Path) -> ConsoleProcess:
+    roles = folder / "roles.yaml"
+    said = {
+        "submitters": {"vision": {"groups": ["vision-team"]}},
+        "operators": {"users": ["op"]},
+        "viewers": {"groups": ["staff"]},
+    }
+    roles.write_text(yaml.safe_dump(said))
+    return ConsoleProcess(
+        system.stack, BAILIFF_CONSOLE_SIGN_IN="header", BAILIFF_CONSOLE_URL="https://bailiff.example.org",
+        BAILIFF_CONSOLE_PROXIES='["127.0.0.1"]', BAILIFF_CONSOLE_GROUPS_HEADER=GROUPS, BAILIFF_CONSOLE_ROLES=str(roles),
+    )  # fmt: skip
+
+
+async def test_people_act_through_the_page_and_only_as_far_as_they_may(system: System, tmp_path: Path) -> None:
+    console = console_of(system, tmp_path)
+    console.start()
+    console.wait_ready()
+    async with (
+        system.watch("pool-a") as watch,
+        signed_in(console, "sue", "vision-team") as sue,
+        signed_in(console, "vic", "staff") as vic,
+        signed_in(console, "op", "") as op,
+    ):
+        # submitted, answered, running, and on record under her name
+        told = await sue.accepted(kind="submit", yaml=JOB.format(name="train-1", kind="train"))
+        await watch.until("train-1 runs", lambda _: watch.running("train-1"))
+        assert watch.job("train-1").user == "sue"
+        assert watch.entries[told["seq"]].record.actor == "sue"
+        # who may only look is told so, and nothing is published
+        refused = await vic.ask("requests", kind="pause", job="train-1")
+        assert refused.status_code == 403
+        assert "vic may not pause a job of the project vision" in refused.json()["detail"]
+        assert (await sue.ask("requests", kind="drain", node="pool-a-0")).status_code == 403
+        # what would happen is said beforehand, and then happens
+        serve = JOB.format(name="serve-1", kind="inference")
+        planned = (await vic.ask("plan", yaml=serve)).json()
+        assert planned["answer"]["outcome"] == "displaces"
+        assert [each["job"] for each in planned["answer"]["decision"]["victims"]] == ["train-1"]
+        await sue.accepted(kind="submit", yaml=serve)
+        await watch.until("serve-1 has displaced it", lambda _: watch.running("serve-1"))
+        paused = (await sue.ask("preview", kind="pause", job="serve-1")).json()
+        assert ["train-1", "starts"] in [[row["job"], row["what"]] for row in paused["affected"]]
+        await sue.accepted(kind="pause", job="serve-1", reason="lunch")
+        await watch.until("the other runs again", lambda _: watch.running("train-1"))
+        assert watch.job("serve-1").phase == "paused"
+        assert await _rejected(sue) == ("paused-already", "serve-1 is paused already")
+        # the past under a policy that displaces nobody, read from Kafka by a process of its own
+        await _what_if(vic, watch.pool)
+        await op.accepted(kind="drain", node="pool-a-0", mode="quick", reason="a fan")
+        await watch.until("it is empty", lambda pool: not pool.nodes[0].held.slots)
+        await op.accepted(kind="undrain", node="pool-a-0")
+
+
+async def _rejected(person: Person) -> tuple[str, str]:
+    told = (await person.ask("requests", kind="pause", job="serve-1")).json()
+    assert told["accepted"] is False
+    return told["code"], told["reason"].partition(",")[0]
+
+
+async def _what_if(person: Person, pool: Any) -> None:
+    document = present.policy(pool)["policy"]
+    document["preemption"]["verbs"] = ["allocate"]
+    begun = await person.ask("what-if", yaml=yaml.safe_dump(document))
+    assert begun.status_code == 202, begun.text
+    address = f"/api/what-ifs/{begun.json()['id']}"
+    async with asyncio.timeout(PATIENCE_S):
+        told = (await person.http.get(address)).json()
+        while told["state"] in ("reading", "simulating"):
+            await asyncio.sleep(POLL_S)
+            told = (await person.http.get(address)).json()
+    assert told["state"] == "done", told
+    assert told["result"]["pool"] == "pool-a"
+    assert {run["label"] for run in told["result"]["runs"]} == {"recorded", "simulated", "other"}
+    assert "<svg" in (await person.http.get(told["report"])).text

@@ -1,0 +1,47 @@
+"""The seals that the page's verifier is tested against are those that the auditor's code makes."""
+
+import json
+from pathlib import Path
+
+from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
+from bailiff_bus.seals import SealChain, make_aside, make_key, make_seal
+from bailiff_core.records.merkle import Frontier, leaf_hash, subtrees_of
+
+ROOT = Path(__file__).parents[3]
+LOG = json.loads((ROOT / "docs/log-protocol-vectors.json").read_text(encoding="utf-8"))["chain"]
+KEPT = ROOT / "services/console/frontend/src/verify/seal-vectors.json"
+HASHES = [each["hash"] for each in LOG]
+FIRST_KEY, SECOND_KEY = bytes(range(32)), bytes(range(32, 64))
+
+
+def published() -> list[LogSealed | SealingKey | SealsSetAside]:
+    """Seals over 3 and 5 records, a new key, one over 7 that is set aside, and one over all 9."""
+    leaves = [leaf_hash(bytes.fromhex(each)) for each in HASHES]
+
+    def sealed(key: bytes, size: int, before: int, at: int) -> LogSealed:
+        tree = Frontier()
+        for leaf in leaves[:size]:
+            tree.append(leaf)
+        return make_seal(key, "a100", HASHES[0], tree, HASHES[size - 1], at, before, subtrees_of(leaves))
+
+    time = 1_770_000_000_000_000
+    over_five, over_seven = sealed(FIRST_KEY, 5, 3, time + 1), sealed(SECOND_KEY, 7, 5, time + 2)
+    return [
+        make_key(FIRST_KEY, "a100", HASHES[0]),
+        sealed(FIRST_KEY, 3, 0, time),
+        over_five,
+        make_key(SECOND_KEY, "a100", HASHES[0], FIRST_KEY),
+        over_seven,
+        make_aside(SECOND_KEY, "a100", HASHES[0], over_five, over_seven, 6, 'größer "als" gedacht', time + 3),
+        sealed(SECOND_KEY, 9, 5, time + 4),
+    ]
+
+
+def test_the_kept_vectors_are_what_is_published() -> None:
+    bodies = published()
+    chain = SealChain("a100")
+    for body in bodies:
+        chain.take(body)
+    names = {LogSealed: "LogSealed", SealingKey: "SealingKey", SealsSetAside: "SealsSetAside"}
+    items = [{"offset": at, "kind": names[type(body)], "data": body.to_data()} for at, body in enumerate(bodies)]
+    assert json.loads(KEPT.read_text(encoding="utf-8")) == items
