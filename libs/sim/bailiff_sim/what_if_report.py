@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from .report import by_project, compared, document, held, hours_text, plot, table, waits, wanted
+from .report import document, held, plot, table, waits, wanted
+from .tables import by_project, compared, hours_text
 from .what_if import WhatIf
 
 RUNS = ("recorded", "simulated", "other")
