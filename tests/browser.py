@@ -1,6 +1,6 @@
 """A real browser for stories on the console: Chromium, by Playwright.
 
-`BAILIFF_TEST_BROWSER` names it; else the one that Playwright downloaded is taken, or the system's. Where there is none, stories
+`BAILIFF_TEST_BROWSER` names it; else the system's is taken, or the one that Playwright downloaded. Where there is none, stories
 that need one are skipped, and say so.
 """
 
@@ -20,21 +20,22 @@ LAPTOP, PHONE = (1440, 900), (390, 844)
 WCAG_AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
-def _installed() -> str | None:
+def _browser(downloaded: str) -> str:
     named = os.environ.get("BAILIFF_TEST_BROWSER")
     if named:
         assert Path(named).exists(), f"BAILIFF_TEST_BROWSER: there is no {named}"
         return named
-    return next((found for name in SYSTEM if (found := shutil.which(name))), None)
+    found = next((path for name in SYSTEM if (path := shutil.which(name))), None)
+    if found is None and Path(downloaded).exists():
+        return downloaded
+    return found or pytest.skip("no browser: apt-get install chromium, or playwright install chromium")
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
     """The browser; closed with all its pages at the end."""
     async with async_playwright() as playwright:
-        path = _installed()
-        if path is None and not Path(playwright.chromium.executable_path).exists():
-            pytest.skip("no browser: apt-get install chromium, or playwright install chromium")
+        path = _browser(playwright.chromium.executable_path)
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser

@@ -15,6 +15,7 @@ from rich.console import Console
 from . import (
     archive,
     console,
+    console_page,
     control,
     core,
     engine,
@@ -58,6 +59,7 @@ BENCHES: dict[str, Callable[[Run], list[Row]]] = {
     "archive": archive.measure,
     "rollup": rollup.measure,
     "console": console.measure,
+    "console-page": console_page.measure,
     "sim": sim.measure,
 }
 

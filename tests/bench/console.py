@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import httpx
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from tests.console_kit import CONSOLE, ConsoleProcess
+from tests.console_kit import CONSOLE, ConsoleProcess, sign_in
 
 from bailiff_bus import topics
 from bailiff_core.records import Wire
@@ -38,11 +39,13 @@ class Listener:
         self.known: dict[int, float] = {}
         self.boards = 0
 
-    async def read(self, port: int) -> None:
+    async def read(self, port: int, cookie: str) -> None:
         """Until cancelled."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=LIMIT)
         try:
-            writer.write(f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            ask = f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1"
+            writer.write(f"{ask}\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie}\r\n\r\n".encode())
+            assert (status := await reader.readline()).split()[1] == b"200", status
             while True:
                 line = await reader.readline()
                 now = time.perf_counter()
@@ -80,7 +83,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
     console = ConsoleProcess(stack)
     what = f"{nodes:,} nodes, {nodes * 8:,} GPUs, {RATE} records/s"
     async with publishing(stack.kafka.bootstrap) as producer:
-        await _write(producer, log.fill())
+        await write(producer, log.fill())
         began = time.perf_counter()
         console.start()
         await asyncio.to_thread(console.wait_ready)
@@ -131,15 +134,15 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
 
     async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=consumed), listening(console.port, pages) as listeners:
         for each in listeners:
-            await _until(lambda each=each: each.boards > 0)  # type: ignore[misc]
+            await until(lambda each=each: each.boards > 0)  # type: ignore[misc]
         messages = [each.messages for each in listeners]
         boards = sum(each.boards for each in listeners)
         cpu, began = cpu_seconds(stack)[CONSOLE], time.perf_counter()
-        sent = await _paced(producer, log, seconds)
+        sent = await paced(producer, log, seconds)
         took = time.perf_counter() - began
         used = cpu_seconds(stack)[CONSOLE] - cpu
         last = max(sent)
-        await _until(lambda: all(each.seq >= last for each in listeners) and last in heard)
+        await until(lambda: all(each.seq >= last for each in listeners) and last in heard)
         waits = [each.known[seq] - at for each in listeners for seq, at in sent.items()]
         raw = [heard[seq] - at for seq, at in sent.items()]
         rates = [(each.messages - count) / took for each, count in zip(listeners, messages, strict=True)]
@@ -149,18 +152,22 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
 
 @asynccontextmanager
 async def listening(port: int, pages: int) -> AsyncIterator[list[Listener]]:
-    """So many open pages."""
+    """So many open pages of one person."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        await sign_in(client)
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     listeners = [Listener() for _ in range(pages)]
-    tasks = [asyncio.create_task(each.read(port)) for each in listeners]
+    tasks = [asyncio.create_task(each.read(port, cookie)) for each in listeners]
     try:
         yield listeners
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, asyncio.CancelledError), ended
 
 
-async def _paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[int, float]:
+async def paced(producer: AIOKafkaProducer, log: BusyLog, seconds: int) -> dict[int, float]:
     """Write at the rate; when each record was handed over."""
     sent: dict[int, float] = {}
     records = log.go_on()
@@ -180,7 +187,7 @@ async def _hour(producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProces
     """An hour's worth of records as fast as they are made, with one page open; seconds."""
     began = time.perf_counter()
     async with listening(console.port, 1) as (page,):
-        await _until(lambda: page.boards > 0)
+        await until(lambda: page.boards > 0)
         more = log.go_on()
 
         def timed() -> Iterator[Wire]:
@@ -188,12 +195,12 @@ async def _hour(producer: AIOKafkaProducer, log: BusyLog, console: ConsoleProces
                 log.now += 1_000_000 // RATE
                 yield next(more)
 
-        await _write(producer, timed())
-        await _until(lambda: page.seq >= log.pool.seq, 600)
+        await write(producer, timed())
+        await until(lambda: page.seq >= log.pool.seq, 600)
     return time.perf_counter() - began
 
 
-async def _write(producer: AIOKafkaProducer, wires: Iterator[Wire]) -> None:
+async def write(producer: AIOKafkaProducer, wires: Iterator[Wire]) -> None:
     receipts = []
     for wire in wires:
         receipts.append(await _send(producer, wire))
@@ -212,7 +219,7 @@ async def _send(producer: AIOKafkaProducer, wire: Wire) -> "asyncio.Future[objec
     return sent
 
 
-async def _until(condition: object, seconds: float = 120) -> None:
+async def until(condition: object, seconds: float = 120) -> None:
     assert callable(condition)
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - it is other processes that make it so

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.console_demo import POOL, Demo
-from tests.console_kit import PATIENCE_S, Heard, Page, page
+from tests.console_kit import PATIENCE_S, Heard, Page, page, sign_in
 
 from bailiff.client import Client
 from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
@@ -37,6 +37,7 @@ def running(job: str) -> Callable[[Heard], bool]:
 async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo) -> None:
     await asyncio.to_thread(demo.console.wait_ready)
     async with demo.client() as client, httpx.AsyncClient(base_url=demo.console.address, timeout=PATIENCE_S) as http:
+        await sign_in(http)
         # A page is opened; a job is submitted and seen to run.
         async with page(http, POOL) as live:
             await live.until("both machines are there", lambda heard: len(heard.board.get("nodes", ())) == 2)
@@ -66,6 +67,7 @@ async def test_the_console_shows_what_is_and_goes_on_after_every_cut(demo: Demo)
         await client.requests(POOL, [CancelJob(job="late")])
         await asyncio.to_thread(demo.console.start)
         await asyncio.to_thread(demo.console.wait_ready)
+        await sign_in(http)  # who was signed in is not kept
         async with page(http, POOL, heard=heard) as live:
             await live.until("it is up to date", lambda heard: heard.boards == boards + 1 and "late" not in heard.board["jobs"])
             without_gap(heard)

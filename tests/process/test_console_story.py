@@ -101,18 +101,18 @@ async def test_a_preemption_from_the_form_to_the_proof(stack: Stack, page: Page)
 async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> None:
     see = Seeing(page, stack.console)
     await see.open(f"/{POOL}")
-    await page.get_by_text("Table", exact=True).first.click()
+    await page.get_by_role("radio", name="Table").check()
     await page.get_by_role("button", name="node-1").click()
     await page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_text("What it will cause").wait_for()
     await dialog.get_by_role("radio").nth(2).check()
     await see.sent("Drain")
-    await see.text("drained")
+    await expect(page.locator(".badge", has_text="drained").first).to_be_visible()
     await see.accessible("a drained node")
     await page.get_by_role("button", name="Undrain", exact=True).click()
     await see.sent("Undrain")
-    await expect(page.get_by_text("drained")).to_have_count(0)
+    await expect(page.locator(".badge", has_text="drained")).to_have_count(0)
 
 
 async def test_a_page_that_loses_its_console_goes_on_where_it_was(stack: Stack, page: Page) -> None:

@@ -27,8 +27,11 @@ export function summary(data: Record<string, unknown> | null): string {
 
 const words = (name: string): string => name.replaceAll("_", " ");
 
-/** `It needs 8 GPUs.` for `needs 8 GPUs`. */
-export const sentence = (text: string): string => `${/^[a-z]/.test(text) ? "It " : ""}${text.replace(/\.$/, "")}.`;
+/** `It needs 8 GPUs.` for `needs 8 GPUs`; `Project a is full.` for `project a is full`. */
+export function sentence(text: string): string {
+  const plain = plainLine(text).replace(/\.$/, "");
+  return `${/^(needs|waits|may|has|is|was|would) /.test(plain) ? `It ${plain}` : plain.charAt(0).toUpperCase() + plain.slice(1)}.`;
+}
 
 const QUIET = new Set(["ClockAdvanced", "ClockStepped", "InputsAdvanced", "ProposalReceived", "StateDigest", "TaskProgressed", "PreemptionRequested"]);
 

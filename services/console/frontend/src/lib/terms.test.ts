@@ -29,7 +29,7 @@ test("a record as one line", () => {
   expect(summary({ job: "a", attempt: 2, outcome: "preempted", victims: [1, 2], told: true, reason: "" })).toBe("outcome preempted, attempt 2, told, 2 victims");
   expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^red�x+…$/);
   expect(summary({ stage: "checkpoint_committed", after: 509_386, hard: 1, decided: 7, victims: [1] })).toBe("stage checkpoint committed, decided #7, 1 victim");
-  expect([summary(null), sentence("needs room"), sentence("Rule x.")]).toEqual(["", "It needs room.", "Rule x."]);
+  expect([summary(null), sentence("needs room"), sentence("project a is full.")]).toEqual(["", "It needs room.", "Project a is full."]);
 });
 
 test("a decision is told from a fact", () => {

@@ -1,4 +1,5 @@
 import "./sections.css";
+import { plainLine } from "../lib/plain";
 import { SeqLink } from "./Links";
 
 export interface Told {
@@ -31,7 +32,7 @@ export function Sentences({ pool, says }: { pool: string; says: Told[] }) {
     <ul class="sentences">
       {says.map((told, at) => (
         <li key={at}>
-          {told.text}
+          <bdi>{plainLine(told.text)}</bdi>
           {told.seqs.length > 0 && (
             <span class="proofs">
               {told.seqs.slice(0, 6).map((seq) => (

@@ -1,6 +1,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 
 import { archivePath, get, Refusal } from "../../lib/api";
+import { plainLine } from "../../lib/plain";
 import { summary, typeWords } from "../../lib/records";
 import type { Live } from "../../live/live";
 import { Ago } from "../../ui/Ago";
@@ -48,7 +49,7 @@ export function Events({ pool, job, live, page, lines }: Props) {
             { head: "When", cell: (row) => <Ago at={row.time} /> },
             { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
             { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
-            { head: "More", cell: (row) => <span class="event-text">{row.text || summary(row.data)}</span> },
+            { head: "More", cell: (row) => <span class="event-text">{row.text ? plainLine(row.text) : summary(row.data)}</span> },
           ]}
         />
       ) : (

@@ -1,5 +1,6 @@
 import { count, duration, moment } from "../../lib/words";
 import { becauseOf } from "../../lib/terms";
+import { plainLine } from "../../lib/plain";
 import type { LiveJob } from "../../live/shapes";
 import { Ago, Since } from "../../ui/Ago";
 import { Card } from "../../ui/Card";
@@ -23,14 +24,14 @@ export function Lead({ live, whole, details }: Props) {
     <p class="lead">
       {live.state === "running" && <>Runs on {nodesText(live.nodes)} with {gpus}{part}{live.started_at && <> for <Since at={live.started_at} /></>}.</>}
       {live.state === "starting" && <>Is starting on {nodesText(live.nodes)} with {gpus}.</>}
-      {live.state === "reserved" && <>Has room for {gpus} reserved on {nodesText(live.reserved_nodes.length ? live.reserved_nodes : live.nodes)}: {live.note || "it starts when that is free"}.</>}
+      {live.state === "reserved" && <>Has room for {gpus} reserved on {nodesText(live.reserved_nodes.length ? live.reserved_nodes : live.nodes)}: <bdi>{plainLine(live.note || "it starts when that is free")}</bdi>.</>}
       {live.state === "pending" && <>Waits for {gpus}{live.waiting_since && <> for <Since at={live.waiting_since} /></>}.</>}
       {live.state === "evicting" && (
         <>
-          Leaves {nodesText(live.nodes)} ({gpus}){live.eviction && (live.eviction.for_job ? ` for ${live.eviction.for_job}` : `, because ${becauseOf(live.eviction.cause)}`)}.
+          Leaves {nodesText(live.nodes)} ({gpus}){live.eviction && (live.eviction.for_job ? <> for <bdi>{live.eviction.for_job}</bdi></> : `, because ${becauseOf(live.eviction.cause)}`)}.
         </>
       )}
-      {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>Is {live.state}{live.note && `: ${live.note}`}; it asks for {gpus}.</>}{" "}
+      {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>Is {live.state}{live.note && <>: <bdi>{plainLine(live.note)}</bdi></>}; it asks for {gpus}.</>}{" "}
       <span class="soft">
         {live.project ? `Project ${live.project}, ` : ""}class {live.class} {live.priority}
         {live.preemptible ? "" : ", not preemptible"}
@@ -49,7 +50,7 @@ function Ended({ whole, details }: { whole: JobWhole | null; details: JobDetails
     <p class="lead">
       Over: {state}
       {at && <> <Ago at={at} /></>}
-      {whole?.reason && `: ${whole.reason}`}
+      {whole?.reason && <>: <bdi>{plainLine(whole.reason)}</bdi></>}
       {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
       <span class="soft">
         {whole?.project ?? summary?.project ? `Project ${whole?.project ?? summary?.project}, ` : ""}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
@@ -76,7 +77,7 @@ export function Facts({ pool, live, whole, details }: Props & { pool: string }) 
         {submitted && <><dt>Submitted</dt><dd><Ago at={submitted} /> <span class="soft">{moment(submitted)}</span> {seq !== undefined && <SeqLink pool={pool} seq={seq} />}</dd></>}
         {user && <><dt>By</dt><dd>{user}</dd></>}
         {whole?.waited_s !== null && whole?.waited_s !== undefined && <><dt>First waited</dt><dd>{duration(whole.waited_s)}</dd></>}
-        {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{name}={value}</div>)}</dd></>}
+        {labels.length > 0 && <><dt>Labels</dt><dd>{labels.map(([name, value]) => <div key={name} class="mono">{plainLine(`${name}=${value}`)}</div>)}</dd></>}
         {digest && <><dt>Spec</dt><dd><span class="mono digest" title={digest}>{digest.slice(0, 16)}…</span> <span class="soft">salted SHA-256; what it runs is not in the log</span></dd></>}
         {details && details.preempts.length > 0 && <><dt>Waits for</dt><dd>{details.preempts.join(", ")} to leave</dd></>}
       </dl>

@@ -35,7 +35,7 @@ export function Progress({ pool, live, details, records }: { pool: string; live:
           )}
           <p>
             {found.savedStep === null ? "No checkpoint is known yet." : <>Saved up to step <strong class="number">{whole(found.savedStep)}</strong>{found.savedAt && <>, <Ago at={found.savedAt} /></>}.</>}
-            {found.unsaved !== null && found.unsaved > 0 && live && <> {whole(found.unsaved)} {found.unsaved === 1 ? "step" : "steps"} {live.state === "running" ? "would be done again if it had to leave without saving" : "will be done again when it goes on"}.</>}
+            {found.unsaved !== null && found.unsaved > 0 && live && <> {whole(found.unsaved)} {found.unsaved === 1 ? "step" : "steps"} {live.state === "running" ? "would be done again if it had to leave without saving" : live.state === "evicting" ? "are done again unless more is saved on its way out" : "will be done again when it goes on"}.</>}
           </p>
         </>
       )}

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 
 import { bytes, count, moment } from "../../lib/words";
+import { plainLine } from "../../lib/plain";
 import { VERBS } from "../../lib/terms";
 import type { LiveJob } from "../../live/shapes";
 import { Ago } from "../../ui/Ago";
@@ -50,7 +51,7 @@ export function ReasonCard({ pool, eviction, live, ended, last, urgent, records,
               reason.forWhom
             )}
           </Answer>
-          <Answer name="By which rule">{reason.rule}</Answer>
+          <Answer name="By which rule">{plainLine(reason.rule)}</Answer>
           <Answer name="What it lost">{reason.lost}</Answer>
           <Answer name="When it is back">
             <span class={reason.isBack ? "good" : undefined}>{reason.isBack ? "✓ " : ""}{reason.back}</span>
@@ -72,7 +73,7 @@ export function ReasonCard({ pool, eviction, live, ended, last, urgent, records,
         {(other.length > 0 || told.length > 0) && (
           <details open={urgent}>
             <summary>Could another have left instead?</summary>
-            <ul class="sentences">{(other.length ? other : told).map((text) => <li key={text}>{text}</li>)}</ul>
+            <ul class="sentences">{(other.length ? other : told).map((text) => <li key={text}>{plainLine(text)}</li>)}</ul>
           </details>
         )}
       </div>

@@ -78,7 +78,7 @@ function attemptsOf(whole: JobWhole | null, live: LiveJob | null): Attempt[] {
 
 function laneOf(attempt: Attempt, whole: JobWhole | null, live: LiveJob | null, to: number): Lane {
   const evictions = (whole?.evictions ?? []).filter((each) => each.attempt === attempt.attempt);
-  const leaves = evictions.find((each) => !each.tasks && !each.stages.withdrawn && each.outcome !== "spared" && each.outcome !== "withdrawn");
+  const leaves = evictions.find((each) => !each.tasks && each.outcome !== "spared" && each.outcome !== "withdrawn");
   const now = live?.attempt === attempt.attempt ? live : null;
   const [placed, started, ended] = [ms(attempt.placed_at), ms(attempt.started_at), ms(attempt.ended_at)];
   const told = ms(leaves?.decided_at) ?? (now?.eviction ? (ms(now.eviction.began_at) ?? to) : null);

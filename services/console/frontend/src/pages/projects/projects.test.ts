@@ -17,6 +17,8 @@ describe("whether a team gets its share", () => {
     expect(says(4, 8, 8, 2)).toEqual(["below its share", "4 GPUs short of its fair share while 2 jobs wait."]);
   });
 
+  it("short by a single GPU, too", () => expect(says(7, 8, 8, 1)).toEqual(["below its share", "1 GPU short of its fair share while 1 job waits."]));
+
   it("borrowing, within the fair share or above it", () => {
     expect(says(10, 8, 12)).toEqual(["borrows", "Borrows 2 GPUs above its quota, within its fair share."]);
     expect(says(12, 8, 9, 1)).toEqual(["borrows", "Borrows 4 GPUs above its quota, 3 GPUs of them above its fair share: others may reclaim those. 1 job waits."]);
@@ -79,6 +81,8 @@ describe("figures", () => {
     expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 3, evictions_caused: 1, gpu_hours_lost: 2.345 }))).toBe(
       "Its jobs had to leave 3 times, which cost 2.35 GPU-h; others left for them once.",
     );
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs never had to leave; others left for them twice.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs had to leave once; nobody left for them.");
   });
 });
 

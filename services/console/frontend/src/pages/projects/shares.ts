@@ -125,9 +125,10 @@ export function evictionsText(row: LiveProject): string {
   const caused = row.evictions_caused;
   if (!suffered && !caused) return "No job of it had to leave, and none left for it.";
   const lost = row.gpu_hours_lost > 0 ? `, which cost ${hours(row.gpu_hours_lost)}` : "";
-  return `Its jobs had to leave ${times(suffered)}${suffered ? lost : ""}; others left for them ${times(caused)}.`;
+  const left = suffered ? `Its jobs had to leave ${times(suffered)}${lost}` : "Its jobs never had to leave";
+  return `${left}; ${caused ? `others left for them ${times(caused)}` : "nobody left for them"}.`;
 }
 
-const times = (many: number): string => (many === 0 ? "never" : many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
+const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
 
 export const hours = (value: number): string => `${value >= 100 ? Math.round(value).toLocaleString("en") : Math.round(value * 100) / 100} GPU-h`;

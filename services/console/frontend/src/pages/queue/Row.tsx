@@ -22,7 +22,7 @@ export function Row({ pool, job, position }: { pool: string; job: LiveJob; posit
           <span class="soft">
             {job.project || "no project"}, {job.class} <span class="number">{job.priority}</span>
           </span>
-          {job.evictions > 0 && <Badge title="How often it had to leave">had to leave {job.evictions === 1 ? "once" : `${job.evictions} times`}</Badge>}
+          {job.evictions > 0 && <Badge title="How often it had to leave">had to leave {job.evictions === 1 ? "once" : job.evictions === 2 ? "twice" : `${job.evictions} times`}</Badge>}
         </div>
         <p class="why">
           {whyText(job, position === null ? 1 : position - 1)}{" "}

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { archivePath, get, poolPath, Refusal } from "../../lib/api";
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
+import { plainLine } from "../../lib/plain";
 import { summary, typeWords } from "../../lib/records";
 import { count, moment } from "../../lib/words";
 import type { Board, LiveJob, NodeCells } from "../../live/shapes";
@@ -96,7 +97,7 @@ export function Moment({ pool, at, head, archive, go, close }: { pool: string; a
           </form>
         </div>
       </div>
-      {failure.value && <p class="bad" role="alert">{failure.value.title}. {failure.value.detail}</p>}
+      {failure.value && <p class="bad" role="alert">{failure.value.detail || failure.value.title}</p>}
       <ThatRecord pool={pool} seq={at} archive={archive} time={then && !stale ? then.time : null} />
       {then && <Shown pool={pool} then={then} before={stale ? null : before.value} stale={stale} />}
     </Card>
@@ -144,7 +145,7 @@ function Shown({ pool, then, before, stale }: { pool: string; then: Then; before
         <ol class="queue-then">
           {queue.slice(0, MOST_QUEUED).map((job) => (
             <li key={job.job}>
-              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {job.gpus_text} GPUs{job.why && `: ${job.why}`}</span>
+              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {job.gpus_text} GPUs{job.why && <>: <bdi>{plainLine(job.why)}</bdi></>}</span>
             </li>
           ))}
         </ol>

@@ -70,7 +70,7 @@ export function RawRecord({ pool, seq, archive, head, go, look, close }: Props) 
             {found.actor && <><dt>Asked by</dt><dd>{found.actor}</dd></>}
           </dl>
           <h3>Body</h3>
-          <pre class="raw" tabIndex={0}>{JSON.stringify(found.data, null, 2)}</pre>
+          <pre class="raw" tabIndex={0}>{shownJson(found.data)}</pre>
           <details>
             <summary>{found.headers.length} headers</summary>
             <table class="table">
@@ -92,3 +92,7 @@ export function RawRecord({ pool, seq, archive, head, go, look, close }: Props) 
     </Dialog>
   );
 }
+
+/** Indented, with what turns text round or hides in it written as its code. */
+const shownJson = (data: unknown): string =>
+  JSON.stringify(data, null, 2).replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 
 import type { Archive } from "../../lib/archive";
+import { plainLine } from "../../lib/plain";
 import { count, moment } from "../../lib/words";
 import type { Live } from "../../live/live";
 import type { EventLine } from "../../live/shapes";
@@ -72,7 +73,7 @@ export function Stream({ pool, live, archive, filter, set, open }: Props) {
         {archive.state === "there" && records.more && records.items.length > 0 && <Button onClick={() => { many.value += SHOWN; records.older(); }}>Older records</Button>}
         {archive.state === "there" && !records.more && <span class="soft">The log begins here.</span>}
         {archive.state === "none" && <span class="soft">Older records and those that tell no story are in the archive, and this console has none to ask.</span>}
-        {records.failure && <span class="bad" role="alert">{records.failure.title}. {records.failure.detail}</span>}
+        {records.failure && <span class="bad" role="alert">Older records cannot be shown now: {records.failure.detail || records.failure.title}</span>}
       </div>
     </Card>
   );
@@ -85,7 +86,7 @@ function Line({ pool, row, open }: { pool: string; row: Row; open: (seq: number)
       <span class="stream-time number" title={moment(row.time)}><Ago at={row.time} /></span>
       <span class="stream-word">{row.word}</span>
       <span class="stream-text" title={row.text}>
-        {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} {row.text}
+        {row.job && <JobLink pool={pool} job={row.job} />} {row.node && <span class="mono">{row.node}</span>} <bdi>{plainLine(row.text)}</bdi>
       </span>
     </li>
   );

@@ -124,6 +124,6 @@ export function Fold({ of, title, what, names, children }: { of: OfForm; title: 
 
 function isSet(fields: JobFields, name: string): boolean {
   const value = fields[name as keyof JobFields];
-  if (Array.isArray(value)) return value.length > 0;
+  if (Array.isArray(value)) return value.some((pair) => pair.name !== "");
   return typeof value === "object" ? Object.values(value).some(Boolean) : Boolean(value);
 }

@@ -56,7 +56,7 @@ export function edit(host: HTMLElement, label: string, text: string, onInput: (t
       extensions: [
         lineNumbers(), lintGutter(), history(), drawSelection(), highlightSpecialChars(), highlightActiveLine(), indentUnit.of("  "), yaml(),
         syntaxHighlighting(colours), keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap]), theme, EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": label, "aria-multiline": "true" }),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-multiline": "true", tabindex: "0" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !update.transactions.some((each) => each.annotation(fromOutside))) onInput(update.state.doc.toString());
         }),
