@@ -100,25 +100,46 @@ class WhatIfs:
     async def _run(self, what_if: WhatIf, asked: Mapping[str, Any]) -> None:
         process = None
         try:
-            pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", self._module, stdin=pipe, stdout=pipe, limit=LONGEST_LINE, start_new_session=True
-            )
+            process = await _started(self._module)
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(orjson.dumps({**asked, "kafka": _plain(self._kafka)}) + b"\n")  # and stays open: it ends with us
             await process.stdin.drain()
             async for line in process.stdout:
                 _note(what_if, orjson.loads(line))
+                if what_if.state not in RUNNING:
+                    break
             if what_if.state in RUNNING:
                 what_if.state, what_if.detail = "failed", "its process ended before it had an answer: perhaps it lacked memory"
         except (OSError, ValueError) as error:
             what_if.state, what_if.detail = "failed", "its process could not be followed"
             logger().error(f"what-if: {error}")
         finally:
-            if process is not None and process.returncode is None:
-                process.kill()
-                await process.wait()
+            if process is not None:
+                await _ended(process)
+
+
+async def _started(module: str) -> asyncio.subprocess.Process:
+    """Cancelled or not, no process is left that nobody knows."""
+    pipe = asyncio.subprocess.PIPE
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable, "-m", module, stdin=pipe, stdout=pipe, limit=LONGEST_LINE, start_new_session=True
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _ended(await starting)
+        raise
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
 
 
 def _note(what_if: WhatIf, said: Mapping[str, Any]) -> None:
@@ -132,10 +153,12 @@ def _note(what_if: WhatIf, said: Mapping[str, Any]) -> None:
 
 
 async def _stopped(what_if: WhatIf) -> None:
-    if what_if.work is not None and not what_if.work.done():
+    if what_if.work is None or what_if.work.done():
+        return
+    if what_if.state in RUNNING:
         what_if.work.cancel()
-        await asyncio.wait({what_if.work})
-        what_if.state = "cancelled"  # also where it had not begun
+        what_if.state = "cancelled"
+    await asyncio.wait({what_if.work})  # its process is gone then
 
 
 def _plain(kafka: KafkaSettings) -> dict[str, Any]:
