@@ -58,6 +58,7 @@ docs: install-dev ## write the generated event reference anew
 web: ## the console's pages from their sources (needs Node 20.19 or later; what is in git is built already)
 	npm --prefix services/console/frontend ci --no-fund --no-audit
 	npm --prefix services/console/frontend run check
+	npm --prefix services/console/frontend test
 	npm --prefix services/console/frontend run build
 
 bench: install-dev ## measure, each figure beside its baseline

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bailiff_core.fold.room import shape_of
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Device, Eviction, Job, JobPhase, Node, Pool, Room, Task
 from bailiff_core.model.room import add
+from bailiff_core.model.shape import shape_of
 from bailiff_core.model.sharing import amount_of
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.queue.order import dequeue, enqueue

@@ -1,7 +1,7 @@
 """The console's page in a real browser at 1,000 nodes and 200 records a second: first paint, record → seen, memory after an hour.
 
-Seen: the number of the record stands in the frame that the browser has just painted, beside the map that it changed. The baseline is
-the same page of a pool of one node. Skipped, with a line, where there is no Chromium.
+Seen: the number of the record stands in the frame that the browser has just painted, beside the map that it changed. The baseline
+is the same page of a pool of one node. Skipped, with a line, where there is no Chromium.
 """
 
 import asyncio

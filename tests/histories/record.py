@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.histories.releases import record as releases
 from tests.history_files import to_lines
 from tests.log_builder import HOUR, MINUTE, SECOND, Cut, Story, policy
 
@@ -24,12 +25,7 @@ FOLDER = Path(__file__).parent
 def goes_on(story: Story, rounds: int) -> None:
     """So many times: victim selection answers if asked, who is told to leave leaves, who may start starts."""
     for _ in range(rounds):
-        if story.pool.selection is not None:
-            story.propose(after=SECOND)
-        for name in list(story.pool.leaving):
-            story.yields(name, after=SECOND)
-        for name in list(story.pool.starting):
-            story.started(name, after=SECOND)
+        releases.goes_on(story, SECOND)
 
 
 def preemption_of_one_node(story: Story) -> None:

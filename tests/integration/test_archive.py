@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import asyncpg
@@ -11,18 +12,23 @@ from tests.archive_kit import Auditor, Log, archived, query
 from tests.history_files import from_lines
 from tests.log_builder import Story
 
+from bailiff.derived import derived
 from bailiff.erasing import erase_actor, name_actor
 from bailiff.replaying import replay
 from bailiff.sources import from_archive
 from bailiff.walk import verify
 from bailiff_auditor.database import connect, migrate, migrations
 from bailiff_bus import topics
+from bailiff_bus.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_bus.messages import JobSpec
+from bailiff_bus.people import UPSERTS, People
 from bailiff_bus.port import Message
 from bailiff_bus.runtime import MustStop
 from bailiff_bus.seals import SealChain, SealedWalk
+from bailiff_bus.walk import Walk
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records import Wire
+from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
 from bailiff_devstack.postgres import EmbeddedPostgres
 
@@ -283,6 +289,59 @@ async def test_every_earlier_version_of_the_schema_becomes_the_newest(version: i
     await connection.close()
 
 
+FILLED = [pytest.param(range(upto), id=f"up to {upto}", marks=() if upto in (2, 8) else pytest.mark.long) for upto in range(2, 9)]
+
+
+@pytest.mark.parametrize("there", [*FILLED, pytest.param((0, 1, 2, 3, 4, 7), id="8 before 6 and 7")])
+async def test_an_archive_of_an_earlier_version_goes_on_with_all_that_it_has(
+    there: Sequence[int], database: str, tmp_path: Path
+) -> None:
+    """Version 1 alone is no archive yet: what people read begins with 2."""
+    (story, _), steps, log = displaced(), migrations(), Log()
+    log.append(story.wires)
+    connection = await connect(database, 30)
+    assert await migrate(connection, [steps[at] for at in there]) == len(there)
+    await fill(connection, log.messages()[:12])
+    assert await migrate(connection, steps) == len(steps) - len(there)
+    found = await shape(database)
+    async with Auditor(log, database, tmp_path, usage_seconds=1).running() as auditor:
+        await auditor.until("the rest is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+        assert auditor.value("bailiff_archived_records_total") == len(story.wires) - 12
+
+        async def followed() -> bool:
+            return bool(await query(database, "SELECT FROM followed WHERE holds_seq = $1", len(story.wires) - 1))
+
+        await auditor.until("who holds what is noted", followed)
+    assert await archived(database) == log.messages()
+    compared = await derived(database, None)
+    assert (compared.differences, compared.unchecked) == ([], "")
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await migrate(connection, steps)
+    assert await shape(database) == found
+    await connection.close()
+
+
+async def fill(connection: asyncpg.Connection, messages: list[Message]) -> None:
+    """As the auditor of any version has stored these: with the columns that the first one had."""
+    await connection.execute("INSERT INTO domains (name, partition) VALUES ('pool-a', 0)")
+    walk, people, tree, rows = Walk("pool-a"), People(1), Frontier(), []
+    for message in messages:
+        record = walk.read(message)
+        assert record is not None
+        digest = bytes.fromhex(walk.head.hash)
+        people.note(record)
+        tree.append(leaf_hash(digest))
+        rows.append(record_row(1, message, record, digest))
+    await connection.copy_records_to_table("records", records=rows, columns=RECORD_COLUMNS)
+    for table, text in people.take().items():
+        await connection.execute(UPSERTS[table], text)
+    await connection.execute(
+        """UPDATE domains SET next_seq = $1::bigint, next_offset = $1, head_offset = $1::bigint - 1, head_hash = $2,
+           head_time = $3, epoch = $4, peaks = $5, identity = $6""",
+        len(messages), walk.head.hash, walk.head.time, walk.head.epoch, b"".join(tree.peaks), walk.identity,
+    )  # fmt: skip
+
+
 async def shape(dsn: str) -> str:
     columns = await query(
         dsn, "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
@@ -312,6 +371,7 @@ RELEASED = {
     6: "bf98fba327ee08de",
     7: "27d96b0aa72b438d",
     8: "d62b03dc74cda7b1",
+    9: "569a975e66666b29",
 }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from tests.console_kit import Console, page
 from tests.log_builder import SECOND, Story, policy
 
 from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.messages import NodeTelemetry
+from bailiff_bus.messages.telemetry import DeviceMeasured
+from bailiff_bus.topics import TELEMETRY
 from bailiff_console.live import pages
-from bailiff_console.live.telemetry import TOPIC as TELEMETRY
 from bailiff_core.records import Wire
 from bailiff_core.records.decisions import PreemptionDecided
 
-TELEMETRY_HEADERS = (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a"))
 PROJECTS = [{"name": "red", "quota": {"gpus": 4}}, {"name": "blue", "quota": {"gpus": 4}}]
 
 
@@ -341,12 +344,15 @@ async def test_what_a_job_prints_is_told_line_by_line_and_nothing_twice(world: W
 
 
 async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> None:
-    world.log.cluster.add_partitions(TELEMETRY, 1)
+    world.log.cluster.add_partitions(TELEMETRY.name, 1)
     devices = [device.id for device in world.story.pool.nodes[0].devices]
 
     def measures(node: str, **of_first: Any) -> None:
-        data = {"node": node, "lasted_ms": 1000, "devices": [{"device": devices[0], "jobs": ["train-1"], **of_first}]}
-        world.log.cluster.store(TELEMETRY, 0, b"pool-a", TELEMETRY_HEADERS, json.dumps(data).encode())
+        body = NodeTelemetry(
+            node=node, lasted_ms=1000, devices=(DeviceMeasured(device=devices[0], jobs=("train-1",), **of_first),)
+        )
+        headers, value = wrap(body, source="/agent/n1", id=uuid.uuid4().hex, domain="pool-a", time_us=1)
+        world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", headers, value)
 
     async with world.console() as console:
         async with (
@@ -355,12 +361,10 @@ async def test_how_busy_gpus_are_is_told_to_who_asks_for_it(world: World) -> Non
         ):
             await live.until("it has a board", lambda heard: heard.boards == 1)
             measures("no-such-node", memory_used=1, memory_bytes=2)
-            world.log.cluster.store(
-                TELEMETRY, 0, b"pool-a", (("ce_type", b"bailiff.NodeTelemetry.v1"), ("ce_domain", b"pool-a")), b"?"
-            )
+            world.log.cluster.store(TELEMETRY.name, 0, b"pool-a", (("ce_type", NodeTelemetry.TYPE.encode()),), b"?")
             measures("n1", busy_percent=87, memory_used=5 << 30, memory_bytes=80 << 30)
             await live.until("it hears of it", lambda heard: "n1" in heard.telemetry)
-            assert live.heard.telemetry["n1"]["devices"] == [[87, 5 << 30], [None, None], [None, None], [None, None]]
+            assert live.heard.telemetry["n1"]["devices"] == [[87, 5 << 30, 80 << 30], *[[None, None, None]] * 3]
         async with page(console.http, "pool-a", show="nodes,telemetry") as late:
             await late.until("a page that comes later has it, too", lambda heard: "n1" in heard.telemetry)
         assert other.heard.telemetry == {}

@@ -13,6 +13,7 @@ from bailiff.derived import derived
 from bailiff.pruning import prune
 from bailiff.sources import from_archive
 from bailiff.stretches import write_stretches
+from bailiff_bus.holds_rows import GPU_STATES, HOLDS
 from bailiff_bus.people import TABLES
 from bailiff_bus.usage_rows import USAGE_COLUMNS
 
@@ -22,25 +23,34 @@ WHICH = {
     "evictions": "true",
     "nodes": "true",
     "project_usage": "project = ''",
+    "holds": "kind = 'held' AND to_seq IS NOT NULL",
+    "gpu_states": "true",
 }
-KEYS = {name: table.key for name, table in TABLES.items()} | {"project_usage": USAGE_COLUMNS[:3], "records": ("domain", "seq")}
+KEYS = {name: table.key for name, table in TABLES.items()} | {
+    "project_usage": USAGE_COLUMNS[:3], "records": ("domain", "seq"), "holds": (*("domain", *HOLDS.key), "from_seq"),
+    "gpu_states": (*("domain", *GPU_STATES.key), "from_seq"),
+}  # fmt: skip
 BYTES = ("headers", "value", "key", "appended_at", "offset")  # not derived: verify itself holds them against chain and seals
 OTHER = {
     "text": "{0} || 'x'", "integer": "{0} + 1", "bigint": "{0} + 1", "smallint": "{0} + 1", "boolean": "NOT {0}",
     "timestamp with time zone": "{0} + interval '1 second'", "jsonb": """'{{"x": 1}}'""", "bytea": "{0} || 'x'::bytea",
+    "ARRAY": "{0} || 7",
 }  # fmt: skip
 
 
-async def archive(database: str, folder: Path, story: Story, **settings: object) -> Log:
-    log = Log()
-    log.append(story.wires)
-    async with Auditor(log, database, folder, usage_seconds=1, **settings).running() as auditor:
-        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+async def archive(
+    database: str, folder: Path, story: Story, log: Log | None = None, upto: int | None = None, **settings: object
+) -> Log:
+    log = log or Log()
+    log.append(story.wires[len(log.messages()) : upto])
+    last = len(log.messages()) - 1
+    async with Auditor(log, database, folder, **{"usage_seconds": 1, **settings}).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == last)
 
         async def looked() -> bool:
-            return bool(await query(database, "SELECT FROM project_usage LIMIT 1"))
+            return bool(await query(database, "SELECT FROM followed WHERE holds_seq = $1", last))
 
-        await auditor.until("use was looked at", looked)
+        await auditor.until("use was looked at, and who holds what", looked)
     return log
 
 
@@ -97,6 +107,29 @@ async def test_rows_that_are_missing_or_that_nobody_recorded_are_named(database:
     ]
     assert sum(each.startswith("project_usage") for each in found) == 2
     assert len(found) == 5
+
+
+async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(database: str, tmp_path: Path) -> None:
+    """Also where looks were taken in another rhythm before."""
+    story = displaced()[0]
+    half = len(story.wires) // 2
+    log = await archive(database, tmp_path / "a", story, upto=half, usage_seconds=20)
+    await archive(database, tmp_path / "b", story, log=log, usage_seconds=1)
+    assert len(await query(database, "SELECT FROM usage_stretches")) == 2
+    assert (await derived(database, None)).differences == []
+    moments = [row["seq"] for row in await query(database, "SELECT DISTINCT seq FROM project_usage ORDER BY seq")]
+    assert moments[0] < half < moments[-1]
+    for seq in (moments[0], moments[-1]):  # also the newest
+        await query(database, "DELETE FROM project_usage WHERE seq = $1", seq)
+    await query(database, "UPDATE project_usage SET seq = seq + 1 WHERE seq = $1", moments[1])
+    (spell,) = await query(database, "DELETE FROM holds WHERE ctid = (SELECT min(ctid) FROM holds) RETURNING *")
+    await query(database, "UPDATE gpu_states SET gpu = 7 WHERE gpu = 0")
+    found = (await derived(database, None)).differences
+    assert sorted(f"{each.partition(' ')[0]}: {each.partition(': ')[2]}" for each in found) == [
+        "gpu_states: follows from no record", "gpu_states: is missing", "holds: is missing",
+        "project_usage: no look was due there", *["project_usage: the whole moment is missing"] * 3,
+    ]  # fmt: skip
+    assert any(each.startswith(f"holds {spell['job']} ") for each in found)
 
 
 async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:

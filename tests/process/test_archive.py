@@ -1,7 +1,7 @@
 """The auditor as a process on a real Kafka and a real PostgreSQL, both of which it outlives: what is archived is the log.
 
 It is killed at random places while the log grows (5 times; 50 in the long run, in two parts), PostgreSQL is killed in the
-middle, and a second replica stands by.
+middle, and a second replica stands by, which has a helper while it catches up.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ import asyncpg
 import pytest
 from tests.archive_kit import archived, head, query
 from tests.bench.synthetic import plain_log
+from tests.integration.test_archive import displaced
+from tests.kafka_disk import cut_tail
 from tests.system import PATIENCE_S
 
 from bailiff_bus import topics
@@ -29,6 +31,8 @@ SLICE = 50
 BEGUN = 1_000
 AWAY_S = 60.0
 OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
+
+HELPED = {"BAILIFF_HELPER_FROM_RECORDS": "1"}  # a second process tells what records say as soon as anything is behind
 
 pytestmark = pytest.mark.kafka
 
@@ -56,7 +60,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
         stack.start_service("auditor")
-        stack.start_service("auditor", replica="-2")
+        stack.start_service("auditor", replica="-2", env=HELPED)
         await grow(bus, wires[:BEGUN])
         await until_sealed(stack)
         growing = asyncio.create_task(grow(bus, wires[BEGUN:]))
@@ -67,7 +71,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
             if number == kills // 2:
                 await asyncio.to_thread(stack.postgres.kill9)
                 await asyncio.to_thread(stack.postgres.start)
-            stack.start_service("auditor", replica=victim.removeprefix("auditor"))
+            stack.start_service("auditor", replica=victim.removeprefix("auditor"), env=HELPED if number % 2 else None)
         await growing
         await until_archived(stack, len(wires) - 1)
         log = await everything(bus)
@@ -119,6 +123,56 @@ async def test_postgres_is_away_for_a_minute_and_nothing_is_lost_and_nothing_wai
         await asyncio.to_thread(stack.processes.wait_ready, "auditor", timeout_s=PATIENCE_S)
     finally:
         await bus.close()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_log_whose_tail_the_disk_lost_is_followed_again_at_an_operators_word(stack: Stack) -> None:
+    story = displaced()[0]
+    keep = len(story.wires) - 8
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        stack.start_service("auditor", env={"BAILIFF_SEAL_RECORDS": "4"})
+        await grow(bus, story.wires[:keep])
+        await grow(bus, story.wires[keep:])
+        await until_archived(stack, len(story.wires) - 1)
+        await until_row(stack, "SELECT FROM seals WHERE size > $1", keep)
+        before = await archived(stack.postgres.dsn)
+    finally:
+        await bus.close()
+    await asyncio.to_thread(stack.kafka.stop)
+    end = cut_tail(stack.kafka.data_dir / f"{topics.AUDIT.name}-0", keep)
+    assert 0 < end <= keep
+    await asyncio.to_thread(stack.kafka.start)
+    left = story.resumed(end)
+    left.restart(after=1_000_000)
+    for number in range(12):  # it grows past where it was
+        left.submit(f"later-{number}")
+    bus = KafkaBus(stack.kafka.bootstrap)
+    try:
+        await grow(bus, left.wires[end:])
+        await until_row(stack, "SELECT FROM domains WHERE broken LIKE '%no longer holds%'")
+        assert await archived(stack.postgres.dsn) == before  # nothing moves before it is said
+        command(stack, "audit", "set-aside", "--archive", stack.postgres.dsn, "--reason", "the disk was replaced")
+        await until_row(stack, "SELECT FROM domains WHERE next_seq = $1", len(left.wires))
+        await until_row(stack, "SELECT FROM seals WHERE size > $1", len(left.wires) - 4)
+        assert await archived(stack.postgres.dsn) == await everything(bus)
+    finally:
+        await bus.close()
+    (branch,) = await query(stack.postgres.dsn, "SELECT from_seq, head_seq, reason FROM branches")
+    assert tuple(branch.values()) == (end, len(story.wires) - 1, "the disk was replaced")
+    lost = await query(stack.postgres.dsn, "SELECT value FROM branch_records ORDER BY seq")
+    assert [row["value"] for row in lost] == [wire.value for wire in story.wires[end:]]
+    for arguments in ((), ("--archive", stack.postgres.dsn), ("--archive", stack.postgres.dsn, "--derived")):
+        found = bailiff(stack, "audit", "verify", *arguments)
+        assert (found["ok"], found["records"], len(found["set_aside"]), found["derived"]) == (True, len(left.wires), 1, [])
+
+
+async def until_row(stack: Stack, sql: str, *arguments: object) -> None:
+    """Wait until there is such a row."""
+    async with asyncio.timeout(2 * PATIENCE_S):
+        while not await query(stack.postgres.dsn, sql, *arguments):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
 
 
 async def grow(bus: KafkaBus, wires: Sequence[Wire]) -> None:

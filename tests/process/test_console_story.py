@@ -108,11 +108,11 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     await dialog.get_by_text("What it will cause").wait_for()
     await dialog.get_by_role("radio").nth(2).check()
     await see.sent("Drain")
-    await see.text("drained")
+    await expect(page.locator(".badge", has_text="drained").first).to_be_visible()
     await see.accessible("a drained node")
     await page.get_by_role("button", name="Undrain", exact=True).click()
     await see.sent("Undrain")
-    await expect(page.get_by_text("drained")).to_have_count(0)
+    await expect(page.locator(".badge", has_text="drained")).to_have_count(0)
 
 
 async def test_a_page_that_loses_its_console_goes_on_where_it_was(stack: Stack, page: Page) -> None:

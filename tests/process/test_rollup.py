@@ -16,9 +16,10 @@ from tests.system import PATIENCE_S, POLL_S, http_get
 
 from bailiff.client import Client
 from bailiff_bus import topics, tracing
-from bailiff_bus.envelope import unwrap
+from bailiff_bus.envelope import unwrap, wrap
 from bailiff_bus.kafka import KafkaBus
-from bailiff_bus.messages import JobSpec, RollupWindow, SubmitJob
+from bailiff_bus.messages import DeviceMeasured, JobSpec, MeasuredWindow, NodeTelemetry, RollupWindow, SubmitJob
+from bailiff_bus.port import Producer
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Wire
 from bailiff_devstack.stack import ROLLUP, Plan, Stack
@@ -26,6 +27,7 @@ from bailiff_devstack.stack import ROLLUP, Plan, Stack
 POOLS = ("pool-a", "pool-b")
 TRACED = "pool-t"
 REPLICAS = (ROLLUP, f"{ROLLUP}-2")
+LOOKS = 300
 ENV = {
     "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "4000",
     "BAILIFF_STORE_RECORDS": "100",
@@ -41,6 +43,9 @@ class Counting:
     collector: Collector
     logs: dict[str, list[Wire]]
     written: dict[str, int] = field(default_factory=lambda: dict.fromkeys(POOLS, 0))
+    looked: dict[str, list[int]] = field(
+        default_factory=lambda: {pool: [] for pool in POOLS}
+    )  # how busy a GPU was seen, each 15 s
 
     def start(self, process: str) -> None:
         self.stack.start_service(ROLLUP, replica=process.removeprefix(ROLLUP))
@@ -57,9 +62,24 @@ class Counting:
                 parcels = [(pool.encode(), wire.headers, wire.value) for wire in wires]
                 for batch in await producer.send_many(topics.AUDIT.name, parcels, partition=partition):
                     await batch.first
+                await self._measure(producer, pool, round(LOOKS * upto))
         finally:
             await producer.close()
             await bus.close()
+
+    async def _measure(self, producer: Producer, pool: str, upto: int) -> None:
+        """As many looks at a GPU as there are to be by now."""
+        looked, parcels = self.looked[pool], []
+        for number in range(len(looked), upto):
+            looked.append(7 * number % 101)
+            gpu = DeviceMeasured(
+                device="GPU-0", jobs=("train-0-a",), busy_percent=looked[-1], memory_used=number << 20, memory_bytes=80 << 30
+            )
+            look = NodeTelemetry(node="n1", lasted_ms=15_000, devices=(gpu,))
+            headers, value = wrap(look, source="/n1", id=f"{number}", domain=pool, time_us=time.time_ns() // 1_000)
+            parcels.append((pool.encode(), headers, value))
+        for batch in await producer.send_many(topics.TELEMETRY.name, parcels) if parcels else ():
+            await batch.first
 
     def metrics(self) -> dict[str, float]:
         """All series of all replicas that run, by name and labels. Of a domain only one replica tells."""
@@ -97,6 +117,20 @@ class Counting:
             jobs = len(recount(self.logs[pool][: self.written[pool]]).submitted)
             await self.until(f"{jobs} jobs of {pool} are counted", lambda pool=pool, jobs=jobs: self.counted(pool) == jobs)  # type: ignore[misc]
 
+            await self.until(f"what was measured in {pool} is counted", lambda pool=pool: self.measured(pool))  # type: ignore[misc]
+
+    def measured(self, pool: str) -> bool:
+        """Whether every look was counted, and once."""
+        looked, found, of = self.looked[pool], self.metrics(), f'{{domain="{pool}",project=""}}'
+        seconds = found.get(f"bailiff_gpu_seconds_measured_total{of}", 0)
+        assert seconds <= 15 * len(looked)
+        if seconds < 15 * len(looked):
+            return False
+        assert found[f"bailiff_gpu_seconds_busy_total{of}"] == pytest.approx(15 * sum(looked) / 100)
+        used = sum(number << 20 for number in range(len(looked)))
+        assert found[f"bailiff_gpu_memory_used_byte_seconds_total{of}"] == pytest.approx(15 * used)
+        return True
+
     async def windows(self) -> dict[tuple[str, str, int, int], RollupWindow]:
         """All that was published; what was told twice must say the same."""
         bus = KafkaBus(self.stack.kafka.bootstrap)
@@ -104,10 +138,14 @@ class Counting:
             spans = await bus.spans(topics.ROLLUPS.name)
             reader = await bus.reader([(topics.ROLLUPS.name, at, 0) for at in spans])
             found: dict[tuple[str, str, int, int], RollupWindow] = {}
+            measured: dict[tuple[str, str, int], MeasuredWindow] = {}
             while any(reader.position(topics.ROLLUPS.name, at) < span.end for at, span in spans.items()):
                 for message in await reader.read():
                     envelope = unwrap(message)
                     body = envelope.body
+                    if isinstance(body, MeasuredWindow):
+                        assert measured.setdefault((envelope.domain, body.window, body.begin), body) == body
+                        continue
                     assert isinstance(body, RollupWindow)
                     assert found.setdefault((envelope.domain, body.window, body.begin, body.end), body) == body
             return found
@@ -230,9 +268,9 @@ async def test_killed_under_load_it_counts_every_record_once(counting: Counting,
         counting.start(REPLICAS[1])  # it joins, and gets some of the pools
     for kill in range(kills):
         process = chance.choice(REPLICAS)
-        before = {pool: counting.counted(pool) for pool in POOLS}
+        before, had = {pool: counting.counted(pool) for pool in POOLS}, dict(counting.written)
         await counting.feed(min(1.0, max(counting.written["pool-a"] / len(counting.logs["pool-a"]), (kill + 1) / (kills + 1))))
-        if kill % 2:
+        if kill % 2 and counting.written != had:  # the fifty come after the five where both are run
             await counting.until("it counts", lambda before=before: any(counting.counted(p) > before[p] for p in POOLS))  # type: ignore[misc]
         counting.stack.processes.kill9(process)
         counting.start(process)

@@ -8,8 +8,7 @@ from tests.history_files import from_lines
 from tests.property.busy_stories import Busy, busy_steps
 from tests.property.random_stories import Chance, steps
 
-from bailiff_auditor.holds import Holds, Spans, places_of, states_of
-from bailiff_bus.log import Entry
+from bailiff_bus.holds_rows import Held, Spans, places_of, states_of
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Wire, decode
@@ -18,12 +17,12 @@ HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
 
 def check(wires: list[Wire]) -> None:
-    pool, holds = Pool(), Holds(1, -1)
+    pool, holds = Pool(), Held()
     moments: list[dict] = []
     for wire in wires:
         record = decode(wire)
         apply(pool, record)
-        holds.at(pool, Entry(record, wire, record.seq, 0, str(record.seq)))
+        holds.at(pool, record, stored=False)
         places = [places_of(pool, job) for job in pool.jobs.values()]
         states = [states_of(node) for node in pool.nodes.values()]
         for spans, found in ((holds.places, places), (holds.states, states)):

@@ -1,13 +1,22 @@
 """Whatever happens in whatever order: the invariants hold after every turn, and everything comes to rest."""
 
+from collections.abc import Iterator
+from copy import deepcopy
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.core_invariants import check_pool
 from tests.log_builder import Story, folded
 from tests.property.random_stories import Chance, Step, checked, steps
 
+from bailiff_core.model.pool import Pool
+from bailiff_core.records.payload import Decision
+from bailiff_core.turn import RULES, decide
+
+KEPT = ("touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "selection", "plans")
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 DEEP = settings(QUICK, max_examples=3000)
 PARTS = 20  # each a run of minutes
@@ -45,6 +54,33 @@ def test_any_longer_history_keeps_the_invariants(turns):
 @settings(DEEP, max_examples=10_000 // PARTS)
 def test_ten_thousand_longer_histories_of_shared_pools_keep_the_invariants(part, turns):
     tells(turns, shared=True)
+
+
+def settling(pool: Pool) -> Iterator[Decision]:
+    """What is decided, and then each rule is asked once more, whether or not a turn would ask it."""
+    yield from decide(pool)
+    before = [deepcopy(getattr(pool, name)) for name in KEPT]
+    for rule, _ in RULES if pool.policy is not None else ():
+        said = next(rule(pool), None)
+        assert said is None, f"the turn ended, and {rule.__name__} says {said}"
+    assert [getattr(pool, name) for name in KEPT] == before
+
+
+@given(steps(40), st.booleans())
+@QUICK
+def test_a_turn_ends_when_no_rule_has_anything_left_to_say(turns, shared):
+    """A turn leaves out the rules that have nothing to look at, and ends before it has asked all of them a last time."""
+    with patch("tests.log_builder.decide", settling):
+        Chance(lambda _: None, shared=shared).tell(turns)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@given(steps(80), st.booleans())
+@settings(DEEP, max_examples=1000)
+def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(turns, shared):
+    with patch("tests.log_builder.decide", settling):
+        Chance(lambda _: None, shared=shared).tell(turns)
 
 
 def cut_everywhere(turns: list[list[Step]]) -> None:

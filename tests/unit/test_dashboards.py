@@ -114,6 +114,8 @@ def test_the_roll_up_exports_what_is_declared_of_it() -> None:
         ("started-within", "train", "5"), ("start-ms", "train"),
     ):  # fmt: skip
         figures.add(*key, amount=1_000_000)
+    for name in ("gpu", "busy", "memory", "memory-used"):
+        figures.measured.totals[name, "lab"] = 1_000_000
     metrics = Metrics()
     metrics.registry.register(Exported(lambda: {"pool-a": figures}))
     families = {family.name: family for family in metrics.registry.collect()}

@@ -31,6 +31,11 @@ def packed(headers: Headers) -> bytes:
     if not headers:
         return b""
     names, values = zip(*headers, strict=True)
+    return packed_named(names, values)
+
+
+def packed_named(names: tuple[str, ...], values: tuple[bytes, ...]) -> bytes:
+    """The same, where names and values are apart already."""
     parts = _named(names).copy()
     parts[1::3] = map(_length_of, map(len, values))
     parts[2::3] = values

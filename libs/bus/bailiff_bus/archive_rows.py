@@ -36,12 +36,14 @@ def record_row(domain: int, message: Message, record: Record, digest: bytes) -> 
     )  # fmt: skip
 
 
-def record_bytes(domain: int, message: Message, record: Record, digest: bytes) -> bytes:
-    """The same row as binary COPY has it; all of them stand between `COPY_BEGIN` and `COPY_END`."""
-    job, key, headers, value = _about(record), message.key, packed(message.headers), message.value
+def record_bytes(
+    domain: int, offset: int, appended_at: int, key: bytes | None, headers: bytes, value: bytes, record: Record, digest: bytes
+) -> bytes:
+    """The same row as binary COPY has it; all of them stand between `COPY_BEGIN` and `COPY_END`. headers: as `packed`."""
+    job = _about(record)
     return b"".join([
         _numbers(
-            len(RECORD_COLUMNS), 2, domain, 8, record.seq, 8, message.offset, 8, message.time, 8, record.time - YEAR_2000,
+            len(RECORD_COLUMNS), 2, domain, 8, record.seq, 8, offset, 8, appended_at, 8, record.time - YEAR_2000,
             8, record.epoch, 8, record.turn,
         ),
         _kind(record.type, isinstance(record.data, Decision)), _NULL if job is None else _field(job.encode()),

@@ -38,7 +38,7 @@ LIMITS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exc
 TIMES = {"expires", "deadline", "retry_at", "last_heard"}
 UNITS = {
     "_milli": "thousandths", "_bytes": "bytes", "_gpu_ms": "GPU-ms", "_percent": "%", "memory_used": "bytes",
-    "by": "µs",
+    "by": "µs", "_mib_s": "MiB-seconds", "lasted_ms": "ms",
 }  # fmt: skip
 PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
 
@@ -51,6 +51,7 @@ READ_BY = {
     "bailiff.node-commands": ("node_agent",),
     "bailiff.node-reports": ("admission",),
     "bailiff.job-logs": ("client",),
+    "bailiff.telemetry": ("rollup",),
     "bailiff.seals": ("auditor", "client"),
     "bailiff.rollup-state": ("rollup",),
 }

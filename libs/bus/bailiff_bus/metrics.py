@@ -90,6 +90,18 @@ GPU_SECONDS_ENTITLED = Metric(
     "bailiff_gpu_seconds_entitled", "counter", ("domain", "project"), "GPU-seconds that were the project's fair share"
 )
 GPU_SECONDS_AVAILABLE = Metric("bailiff_gpu_seconds_available", "counter", ("domain",), "GPU-seconds of GPUs that could be used")
+GPU_SECONDS_MEASURED = Metric(
+    "bailiff_gpu_seconds_measured", "counter", ("domain", "project"), "GPU-seconds held by tasks of which agents know how busy"
+)
+GPU_SECONDS_BUSY = Metric(
+    "bailiff_gpu_seconds_busy", "counter", ("domain", "project"), "of the GPU-seconds measured, those in which the GPU worked"
+)
+GPU_MEMORY_MEASURED = Metric(
+    "bailiff_gpu_memory_measured_byte_seconds", "counter", ("domain", "project"), "memory of GPUs held by tasks, times seconds"
+)
+GPU_MEMORY_USED = Metric(
+    "bailiff_gpu_memory_used_byte_seconds", "counter", ("domain", "project"), "of that memory, what was in use, times seconds"
+)
 PROJECT_GPUS = Metric(
     "bailiff_project_gpus", "gauge", ("domain", "project", "kind"), "GPUs of a project: used, wanted, quota, limit, fair_share"
 )
@@ -114,7 +126,8 @@ ENGINE_INFO = Metric("bailiff_engine_info", "gauge", ("service", "engine"), "1, 
 POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_STARTS, LATE_STARTS_ALLOWED)  # gauges.py
 ROLLUP_METRICS = (  # services/rollup: of a whole log, whichever replica counts it
     EVICTIONS, EVICTIONS_AGAIN, EVICTIONS_WITHDRAWN, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
-    GPU_SECONDS_ENTITLED, GPU_SECONDS_AVAILABLE, PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, STARTS_LATE,
+    GPU_SECONDS_ENTITLED, GPU_SECONDS_AVAILABLE, GPU_SECONDS_MEASURED, GPU_SECONDS_BUSY, GPU_MEMORY_MEASURED, GPU_MEMORY_USED,
+    PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, STARTS_LATE,
     ROLLUP_TIME,
 )  # fmt: skip
 METRICS = (

@@ -30,9 +30,11 @@ from .messages import (
     Fence,
     GivenUpPlan,
     LogSealed,
+    MeasuredWindow,
     MigrateJob,
     NodeAnnounced,
     NodeHeartbeat,
+    NodeTelemetry,
     PauseJob,
     Proposal,
     ReplaceNode,
@@ -184,6 +186,13 @@ NODE_REPORTS = Topic(
     retention=timedelta(days=7),
 )  # fmt: skip
 JOB_LOGS = Topic(name="bailiff.job-logs", key="job", written_by=("node_agent",), schemas=("text",), retention=timedelta(days=1))
+TELEMETRY = Topic(
+    name="bailiff.telemetry",
+    key="domain",  # one partition has all of a domain, in order
+    written_by=("node_agent",),
+    schemas=(NodeTelemetry.TYPE,),
+    retention=timedelta(days=1),
+)
 ALARMS = Topic(
     name="bailiff.alarms",
     key="domain",
@@ -203,7 +212,7 @@ ROLLUPS = Topic(
     name="bailiff.rollups",
     key="domain/window",
     written_by=("rollup",),
-    schemas=(RollupWindow.TYPE,),
+    schemas=(RollupWindow.TYPE, MeasuredWindow.TYPE),
     retention=timedelta(days=90),
 )
 ROLLUP_STATE = Topic(
@@ -228,7 +237,7 @@ DEAD_LETTERS = Topic(
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic
     for topic in (
-        REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, ALARMS,
+        REQUESTS, AUDIT, JOB_SPECS, PROPOSALS, EVICTION_PROGRESS, NODE_COMMANDS, NODE_REPORTS, JOB_LOGS, TELEMETRY, ALARMS,
         SEALS, ROLLUPS, ROLLUP_STATE, DEAD_LETTERS,
     )
 }  # fmt: skip

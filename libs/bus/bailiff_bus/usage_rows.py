@@ -1,10 +1,12 @@
 """A look at a pool as rows of the archive: each project's use against quota, limit and fair share."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from bailiff_core.model.amounts import UNLIMITED
 from bailiff_core.model.pool import Pool
 from bailiff_core.queue.order import shares_now
+from bailiff_core.records import Record
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 from bailiff_core.scene import scene_of
 
@@ -12,6 +14,22 @@ USAGE_COLUMNS = (
     "domain", "seq", "project", "time", "used_gpu_milli", "fixed_gpu_milli", "requested_gpu_milli", "quota_gpu_milli",
     "limit_gpu_milli", "share_gpu_milli", "used_cpu_milli", "used_memory_bytes",
 )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Due:
+    """When a look is due: at the first turn that ends in each stretch, µs of log time. last: the stretch of the newest look."""
+
+    stretch: int
+    last: int = -1
+
+    def at(self, pool: Pool, record: Record) -> bool:
+        """Whether one is due now, of the pool as after this record; then the next is due in a later stretch."""
+        now = record.time // self.stretch
+        if not record.turn_end or now <= self.last or pool.policy is None:
+            return False
+        self.last = now
+        return True
 
 
 def rows_of(pool: Pool, domain: int, seq: int, time: int) -> list[tuple[Any, ...]]:

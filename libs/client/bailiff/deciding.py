@@ -12,17 +12,16 @@ from bailiff_core.replay import Replay
 
 
 class Deciding:
-    """One engine on one log. Give it every record from the first one on, until it has found something."""
+    """One engine on one log. Give it every record from the first one on, until it is done.
+
+    done: it takes no more records, for there is a difference, or one that it cannot take.
+    """
 
     def __init__(self) -> None:
         self.replay = Replay()
         self.error = ""
+        self.done = False
         self._at: Wire | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it takes no more records: there is a difference, or one that it cannot take."""
-        return bool(self.error) or self.replay.difference is not None
 
     def take(self, wire: Wire, again: bool) -> None:
         """Fold the next record; with `again` also decide it again and compare. Whatever happens is kept for `found`."""
@@ -36,8 +35,8 @@ class Deciding:
             unreadable = type(failure).__name__ == "UnreadableRecord"
             seq = dict(wire.headers).get("ce_seq", b"?").decode(errors="replace")
             self.error = str(failure) if unreadable else f"#{seq}: {type(failure).__name__}: {failure}"
-        if self.done:
-            self._at = wire
+        if self.error or self.replay.difference is not None:
+            self.done, self._at = True, wire
 
     def found(self) -> dict[str, Any]:
         """What came of it, as JSON takes it. Headers and value of the differing record are in Latin-1, byte for byte."""

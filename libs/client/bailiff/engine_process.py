@@ -35,19 +35,15 @@ class EngineProcess:
             )
         )
 
-    @property
-    def done(self) -> bool:
-        """Whether it takes no more records."""
-        return self._gone
-
-    async def take(self, wire: Wire, again: bool) -> None:
-        """The next record of the log."""
+    async def take(self, wire: Wire, again: bool) -> bool:
+        """The next record of the log. Whether it takes no more."""
         assert self._process.stdin is not None
         headers = [[name, value.decode("latin-1")] for name, value in wire.headers]
         self._process.stdin.write(json.dumps([headers, wire.value.decode("latin-1"), again]).encode() + b"\n")
         self._fed += 1
         if self._fed % FLUSH == 0:
             await self._flushed()
+        return self._gone
 
     async def found(self) -> dict[str, Any]:
         """End it, and what it found."""

@@ -13,6 +13,7 @@ from .problem import ExitCode, Problem
 
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+LONGEST_SEQ = 18  # digits: no log has that many records, and int() takes only so many
 WANTED = "a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m"
 
 
@@ -33,7 +34,7 @@ def point(text: str, option: str) -> Point:
     """From `118`, `#118`, or what `moment` takes. Raises `Problem`, which names the option."""
     number = text.removeprefix("#")
     if number.isascii() and number.isdigit():
-        return Point(seq=int(number))
+        return Point(seq=int(number[:LONGEST_SEQ]))
     try:
         return moment(text)
     except ValueError:

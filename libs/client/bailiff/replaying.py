@@ -2,7 +2,8 @@
 
 The log is read twice. First the chain is checked, and it is noted which engine wrote what. Then every engine that is needed
 folds the log from its beginning and decides its own parts again, as far as they are asked for: this release's here, the others
-in processes of their own, from wheels that are kept by digest. What they yield is compared byte for byte.
+in processes of their own, from wheels that are kept by digest. What they yield is compared byte for byte. That the second
+reading has the same bytes as the first is checked, too, which is quicker than to check the chain again.
 """
 
 from collections.abc import AsyncIterable, Callable
@@ -22,7 +23,9 @@ from .deciding import Deciding
 from .difference import DifferenceFound, difference_of
 from .engine_process import EngineProcess
 from .moments import Point
+from .problem import ExitCode, Problem
 
+TURN_END = ("ce_turnend", b"true")
 STARTED = WriterStarted.type_name().encode()
 # Facts after which every engine tries all that wait anew. Between them it remembers what did not fit, which is no part of the
 # state, so that deciding can only begin at one of these.
@@ -86,14 +89,10 @@ class Here:
     def __init__(self) -> None:
         self._deciding = Deciding()
 
-    @property
-    def done(self) -> bool:
-        """Whether it takes no more records."""
-        return self._deciding.done
-
-    async def take(self, wire: Wire, again: bool) -> None:
-        """The next record of the log."""
+    async def take(self, wire: Wire, again: bool) -> bool:
+        """The next record of the log. Whether it takes no more."""
         self._deciding.take(wire, again)
+        return self._deciding.done
 
     async def found(self) -> dict[str, Any]:
         """What it found."""
@@ -114,7 +113,10 @@ class Decider:
 
 @dataclass(slots=True)
 class Survey:
-    """What the first reading found. begin, end: the first and the last record of the range; end < begin: none."""
+    """What the first reading found. begin, end: the first and the last record of the range; end < begin: none.
+
+    passed_over: which messages do not continue the log, by their place in the reading. bytes_read: stands for all the others.
+    """
 
     parts: list[Part] = field(default_factory=list)
     begin: int = -1
@@ -123,6 +125,13 @@ class Survey:
     verification: Verification | None = None
     orphans: int = 0
     unreadable: str = ""
+    passed_over: set[int] = field(default_factory=set)
+    bytes_read: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong with the log so far."""
+        return not self.unreadable and self.verification is not None and self.verification["broken"] is None
 
 
 async def replay(
@@ -130,16 +139,19 @@ async def replay(
 ) -> Replayed:
     """Decide the log, or the turns from one point to another, again. read: the log, anew with each call.
 
-    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read.
+    store: where the wheels of engines are kept. Raises `Problem` for what cannot be read, and where no record is in the range.
     """
     survey = await _survey(domain, read(), from_ or Point(), to or Point())
+    if survey.begin > survey.end and survey.sound:
+        text = f"no record of {domain} is in the range that was asked for"
+        raise Problem(ExitCode.NOT_FOUND, text, "see where the log ends: bailiff audit verify")
     deciders = _deal_out(survey, store)
     async with AsyncExitStack() as stack:
         for each in deciders:
             if each.wheel is not None:
                 each.engine = await EngineProcess.start(each.wheel)
             stack.push_async_callback(each.engine.stop)
-        turns = await _feed(domain, read(), survey, deciders)
+        turns = await _feed(read(), survey, deciders)
         found = [(each, await each.engine.found()) for each in deciders]
     return _told(domain, survey, turns, found)
 
@@ -150,9 +162,12 @@ async def replay(
 async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, to: Point) -> Survey:
     walk, found = Walk(domain), Survey()
     asked, turn_began, turn_over, afresh = False, 0, True, 0
+    place = -1
     async for message in messages:
+        place += 1
         wire = walk.judge(message)
         if wire is None:
+            found.passed_over.add(place)
             continue
         seq, said = walk.head.next_seq - 1, dict(wire.headers)
         kind = said.get("ce_type")
@@ -164,7 +179,10 @@ async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, t
             turn_began = seq
         if kind in AFRESH and found.begin < 0:
             afresh = turn_began
-        asked = asked or not _before(from_, seq, walk.head.time)
+        if not asked and not _before(from_, seq, walk.head.time):
+            if _after(to, seq, walk.head.time):
+                break
+            asked = True
         if kind == STARTED:
             try:
                 found.parts.append(_part(seq, wire))
@@ -173,6 +191,7 @@ async def _survey(domain: str, messages: AsyncIterable[Message], from_: Point, t
                 break
         turn_over = said.get("ce_turnend") == b"true"
         found.end, found.records = seq, seq + 1
+        found.bytes_read = hash((found.bytes_read, wire.headers, wire.value))
     if found.begin < 0:
         found.begin = afresh if asked else found.records
     found.verification = walk.verification()
@@ -260,28 +279,34 @@ def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider
 # --- the second reading
 
 
-async def _feed(domain: str, messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
-    """Every record of the range's end and before goes to whoever needs it; how many turns of the range there were."""
-    walk, turns, at = Walk(domain), 0, 0
+async def _feed(messages: AsyncIterable[Message], survey: Survey, deciders: list[Decider]) -> int:
+    """Every record of the range's end and before goes to whoever needs it; how many turns of the range there were.
+
+    Raises `Problem` where the log is not what the first reading found.
+    """
+    turns, seq, part_at, place, bytes_read = 0, -1, 0, -1, 0
     async for message in messages:
-        wire = walk.judge(message)
-        if wire is None:
+        place += 1
+        if place in survey.passed_over:
             continue
-        seq = walk.head.next_seq - 1
-        if seq > survey.end:
+        if seq == survey.end:
             break
-        while at + 1 < len(survey.parts) and survey.parts[at + 1].first <= seq:
-            at += 1
-        part = survey.parts[at]
+        seq += 1
+        bytes_read = hash((bytes_read, message.headers, message.value))
+        while part_at + 1 < len(survey.parts) and survey.parts[part_at + 1].first <= seq:
+            part_at += 1
+        part = survey.parts[part_at]
         wanted = seq >= survey.begin
+        wire = Wire(message.headers, message.value)
         for each in deciders:
-            if seq <= each.last and not each.engine.done:
-                await each.engine.take(wire, wanted and part.who is each)
-        if wanted and dict(wire.headers).get("ce_turnend") == b"true":
+            if seq <= each.last and await each.engine.take(wire, wanted and part.who is each):
+                return turns
+        if wanted and TURN_END in message.headers:
             part.engine["turns"] += 1
             turns += 1
-        if any(each.engine.done for each in deciders):
-            break
+    if (seq, bytes_read) != (survey.end, survey.bytes_read):
+        text = "the log was changed between its two readings: what was checked is not what was decided again"
+        raise Problem(ExitCode.FOUND_WRONG, text, "try again")
     return turns
 
 

@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,10 @@ from .problem import ExitCode, Problem
 
 if TYPE_CHECKING:
     from bailiff_sim.assemble import Choices
-    from bailiff_sim.runs import Ask
 
 INSTALL = "install it with: pip install 'bailiff[sim]'"
 NO_LIMIT = "never"
+MARKS = {"simulate": "bailiff_simulation", "policy tune": "bailiff_tuning"}  # what the manifest of each command begins with
 
 
 def simulator(module: str) -> Any:
@@ -124,15 +124,38 @@ def choices(
     return found
 
 
-def ask_of(path: Path) -> tuple["Ask", dict[str, Any]]:
-    """What a manifest asks for, and the manifest."""
+def manifest_of(path: Path, command: str) -> dict[str, Any]:
+    """The manifest that this command wrote into the file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return simulator("runs").ask_from(found["ask"]), found
     except OSError as error:
         raise Problem(ExitCode.USAGE, f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise Problem(ExitCode.USAGE, f"{path}: it is no manifest of a simulation: {error}") from None
+    except ValueError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: it is no manifest of bailiff {command}: {error}") from None
+    for name, mark in MARKS.items():
+        if isinstance(found, dict) and mark in found:
+            if name != command:
+                raise Problem(ExitCode.USAGE, f"{path}: it is a manifest of bailiff {name}", f"bailiff {name} --again {path}")
+            return found
+    raise Problem(ExitCode.USAGE, f"{path}: it is no manifest of bailiff {command}, which has {MARKS[command]!r} in it")
+
+
+def compare(
+    before: Mapping[str, Any], now: Mapping[str, Any], digests: Callable[[Mapping[str, Any]], dict[str, str]]
+) -> list[str]:
+    """What to say of a manifest run again. digests: of its runs, by what they are called. Raises `Problem` where one differs."""
+    was, found = digests(before), digests(now)
+    said = [
+        f"{name} was {before.get(name)}, and is {now[name]}"
+        for name in ("release", "logic", "trace_digest")
+        if before.get(name) != now[name]
+    ]
+    for name in dict.fromkeys([*was, *found]):
+        if was.get(name) != found.get(name):
+            text = f"{name}: expected the digest {was.get(name, 'of no run')[:16]}…, found {found.get(name, 'no run')[:16]}…"
+            advice = "; ".join([*said, "another release decides otherwise; another file is another trace"])
+            raise Problem(ExitCode.FOUND_WRONG, text, advice)
+    return [*said, f"the same as before: {len(found)} runs have the digests that the manifest says"]
 
 
 def knobs(given: Sequence[str], file: Path | None) -> dict[str, list[object]]:

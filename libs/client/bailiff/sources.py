@@ -23,7 +23,7 @@ from .stretches import StretchFolder, seal_from
 class Source:
     """One domain's log. start, tree: where it stands before its first message. faults: what is wrong with its files.
 
-    closing: leads from its end to the seal above that.
+    closing: leads from its end to the seal above that. path: of the file or folder; None: it is read where it grows.
     """
 
     domain: str
@@ -34,6 +34,14 @@ class Source:
     tree: Frontier = field(default_factory=Frontier)
     faults: Callable[[], list[str]] = list
     closing: Closing | None = None
+    path: Path | None = None
+
+    def from_its_beginning(self, what: str) -> None:
+        """Raises `Problem` where the log's first records are not in it, which `what` needs."""
+        if self.start.next_seq:
+            where = self.path if self.path is not None else "the archive"
+            text = f"{where} begins with record {self.start.next_seq}: {what} needs the log from its first record on"
+            raise Problem(ExitCode.USAGE, text, "use the folder that holds all of its stretches, with a manifest that names them")
 
 
 async def from_kafka(client: Client, domain: str | None) -> Source:
@@ -59,14 +67,14 @@ def from_file(path: Path) -> Source:
         folder = StretchFolder(path)
         return Source(
             folder.domain, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, folder.faults,
-            folder.closing,
+            folder.closing, path,
         )  # fmt: skip
     log = LogFile(path)
     try:
         seals = [seal_from(each) for each in log.seals]
     except (KeyError, TypeError, ValueError) as error:
         raise Problem(ExitCode.USAGE, f"{path}:1: a seal cannot be read: {error!r}") from None
-    return Source(log.domain, log.partition, log.messages(), seals, ChainHead(log.domain))
+    return Source(log.domain, log.partition, log.messages(), seals, ChainHead(log.domain), path=path)
 
 
 @asynccontextmanager

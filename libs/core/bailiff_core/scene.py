@@ -4,8 +4,9 @@ The scene is kept in `pool.scene` and brought up to date with what the fold chan
 """
 
 from bailiff_core.lifecycle.agenda import agenda_of
-from bailiff_core.model.pool import Pool
+from bailiff_core.model.pool import Pool, Room
 from bailiff_core.model.units import Unit
+from bailiff_core.placement.alike import Alike
 from bailiff_core.placement.gang import GangPlace
 from bailiff_core.placement.holdings import Holdings
 from bailiff_core.placement.rooms import Rooms
@@ -13,6 +14,7 @@ from bailiff_core.queue.endings import Endings
 from bailiff_core.queue.usage import Usage
 
 Mark = tuple[int, int]
+CHANGES_KEPT = 10_000
 
 
 class Scene:
@@ -23,11 +25,25 @@ class Scene:
         self.rooms = rooms
         self.usage = usage
         self.policy = pool.policy
+        self._alike: Alike | None = None
+        self._not_alike: dict[str, None] = {}  # jobs that changed since anybody asked who are alike
         self._holdings: Holdings | None = None
-        self._not_held: dict[str, None] = {}  # jobs that changed since anybody asked for the holdings
+        self._not_held: dict[str, None] = {}  # ... and since for the holdings
         self._endings: Endings | None = None
+        self.version = 0  # of what it shows: the fold has changed something since the one before
+        self.kept: tuple[object, dict[int, Room], int | None] | None = None  # what Backfill found last, and for what
         self._jobs_since: dict[str, None] = {}  # ... and since for the endings
         self._nodes_since: dict[int, None] = {}
+
+    @property
+    def alike(self) -> Alike:
+        """Who holds room, by groups, as the pool is. Brought up to date when asked for."""
+        if self._alike is None:
+            self._alike = Alike(self.pool)
+        elif self._not_alike:
+            self._alike.refresh(self.pool, self._not_alike)
+        self._not_alike.clear()
+        return self._alike
 
     @property
     def holdings(self) -> Holdings:
@@ -53,8 +69,11 @@ class Scene:
     def refresh(self) -> None:
         """Take what the fold changed as it is now, and take back every trial."""
         pool = self.pool
+        self.version += 1
         self.rooms.refresh(pool, pool.stale_nodes)
         self.usage.refresh(pool, pool.stale_jobs)
+        if self._alike is not None:
+            self._not_alike.update(pool.stale_jobs)
         if self._holdings is not None:
             self._not_held.update(pool.stale_jobs)
             if not self._holdings.has_room_for(pool.nodes[number] for number in pool.stale_nodes):
@@ -65,6 +84,10 @@ class Scene:
             if not self._endings.has_place_for(pool.nodes[number] for number in pool.stale_nodes):
                 self._endings = None
         self.policy = pool.policy
+        if len(self._not_alike) > CHANGES_KEPT:  # nobody asks for a long time
+            _ = self.alike
+        if len(self._not_held) > CHANGES_KEPT:
+            _ = self.holdings
         pool.stale_nodes.clear()
         pool.stale_jobs.clear()
 
@@ -96,7 +119,8 @@ class Scene:
 def make_ready(pool: Pool) -> None:
     """Build what decisions keep up to date, once a log has been read: the first of them is not to wait for it."""
     if pool.policy is not None:
-        _ = scene_of(pool).holdings, agenda_of(pool)
+        scene = scene_of(pool)
+        _ = scene.alike, scene.holdings, agenda_of(pool)
 
 
 def scene_of(pool: Pool) -> Scene:

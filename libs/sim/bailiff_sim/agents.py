@@ -13,6 +13,7 @@ from bailiff_core.victims.batch import select_batch
 from .tape import PROGRESS, PROPOSALS, REPORTS, REQUESTS, Given
 from .timeline import Timeline
 from .work import Work
+from .workload import Said
 
 NO_HASH = "0" * 64
 FAILED, YIELDED, KILLED, TERMINATED = 1, 85, 137, 143
@@ -90,8 +91,29 @@ class Agents:
         task = job.task(index) if job is not None and job.attempt == attempt else None
         if job is None or task is None or task.state != "starting" or job.eviction is not None or task.eviction is not None:
             return
-        if self._pool.nodes[task.node].state == "ready":
+        if self._pool.nodes[task.node].state != "ready":
+            return
+        if (attempt, index) in self._works[name].outcome.refused:
+            yield facts.TaskStartRefused(**self._at(job, task), reason="as it was in the log"), REPORTS
+        else:
             yield facts.TaskStarted(**self._at(job, task)), REPORTS
+
+    def put_down_says(self, job: Job, work: Work) -> None:
+        """What nodes are going to say of its tasks in the attempt that begins to run now."""
+        for said in work.outcome.says:
+            if said.attempt == job.attempt:
+                self._time.at(self._time.now + said.after, self._says, job.id, said)
+
+    def _says(self, name: str, said: Said) -> Iterator[Given]:
+        job = self._pool.jobs.get(name)
+        task = job.task(said.fact.task) if job is not None and job.attempt == said.attempt else None
+        if job is None or task is None or task.state != "running":
+            return
+        devices = self._pool.nodes[task.node].devices
+        about: dict[str, Any] = self._at(job, task)
+        if isinstance(said.fact, facts.ShareExceeded):
+            about["device"] = next(device.id for device in devices if task.devices >> device.number & 1)
+        yield said.fact.model_copy(update=about), REPORTS
 
     def put_down_end(self, job: Job, work: Work) -> None:
         """When the job will be done, as things stand."""

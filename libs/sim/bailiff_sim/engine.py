@@ -182,6 +182,7 @@ class Simulation:
         if work.attempt != job.attempt:
             work.begin(self._time.now, job.attempt, members)
             self._books.started(job.id, self._time.now)
+            self._agents.put_down_says(job, work)
             self._agents.put_down_end(job, work)
         elif members != work.running:
             work.resize(self._time.now, members)

@@ -14,18 +14,12 @@ from statistics import median_low
 
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
-from bailiff_core.records.payload import Fact
 
 from .figures import Books
+from .from_outside import FromOutside
 from .observed import Observation, Seen
 from .timeline import Delays
-from .workload import Happening, Outage, Outcome, Workload
-
-BY_HAND = (
-    facts.JobCancelled, facts.JobScaled, facts.JobReclassified, facts.JobEvictionAsked, facts.JobPaused, facts.JobUnpaused,
-    facts.JobMigrationAsked,
-)  # fmt: skip
-MACHINES = (facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.DeviceUnhealthy, facts.DeviceHealthy)
+from .workload import Happening, Outcome, Workload
 
 
 @dataclass
@@ -59,87 +53,12 @@ class FromLog:
         return first, Workload(about.name, about.begin, about.nodes, merged, about.outcomes, about.about)
 
 
-class _Events:
-    """What came from outside, in the log's order."""
-
-    def __init__(self) -> None:
-        self.happenings: list[Happening] = []
-        self.policies: list[tuple[int, int, Policy]] = []
-        self.nodes: list[facts.NodeJoined] = []
-        self._jobs = 0
-        self._boots: dict[str, str] = {}
-        self._silent: dict[str, tuple[int, facts.NodeUnreachable]] = {}
-        self._down: dict[str, int] = {}
-
-    def note(self, record: Record, observation: Observation) -> None:
-        """What this record brings; the observation has seen it already."""
-        fact, now = record.data, record.time
-        if isinstance(fact, facts.PolicyApplied):
-            self.policies.append((now, record.seq, fact.policy))
-        elif isinstance(fact, facts.JobSubmitted):
-            self._jobs += 1
-            demand = fact.demand
-            meant = {"max_failures": demand.max_failures or 0, "elastic": demand.elastic or "live"}
-            demand = demand.model_copy(update={**meant, "job": observation.jobs[record.seq].name})
-            self._add(now, fact.model_copy(update={"demand": demand}))
-        elif isinstance(fact, BY_HAND):
-            live = observation.name_of(fact.job)
-            if live is not None:
-                self._add(now, fact.model_copy(update={"job": live}))
-        elif isinstance(fact, facts.NodeJoined):
-            self._joined(now, fact)
-        elif isinstance(fact, MACHINES):
-            self._add(now, fact)
-        elif isinstance(fact, facts.NodeUnreachable):
-            self._silent[fact.node] = now, fact
-        elif isinstance(fact, facts.NodeReachable):
-            self._was_silent(fact.node)
-            self._add(now, fact)
-        elif isinstance(fact, facts.NodeLost):
-            self._silent.pop(fact.node, None)
-            self._down[fact.node] = fact.last_heard
-
-    def finish(self) -> None:
-        """Machines that are still silent or lost when the log ends."""
-        for node in list(self._silent):
-            self._was_silent(node)
-        for node, since in self._down.items():
-            self._add(since, Outage(node))
-        self.happenings.sort(key=lambda each: each.time)
-
-    def _joined(self, now: int, fact: facts.NodeJoined) -> None:
-        booted = self._boots.get(fact.node, fact.boot_id) != fact.boot_id
-        known = fact.node in self._boots
-        self._boots[fact.node] = fact.boot_id
-        silent = self._silent.get(fact.node)
-        down = self._down.pop(fact.node, None)
-        if down is None and booted:
-            self._silent.pop(fact.node, None)
-            down = silent[1].last_heard if silent is not None else now
-        if down is not None:
-            self._add(down, Outage(fact.node, max(0, now - down)))
-            return
-        self._was_silent(fact.node)
-        if not known and not self._jobs:
-            self.nodes.append(fact)
-        else:
-            self._add(now, fact)
-
-    def _was_silent(self, node: str) -> None:
-        silent = self._silent.pop(node, None)
-        if silent is not None:
-            self._add(*silent)
-
-    def _add(self, time: int, what: Fact | Outage) -> None:
-        self.happenings.append(Happening(time, what))
-
-
 def from_log(records: Iterable[Record], name: str = "log", to: int | None = None) -> FromLog:
     """The workload of a log, which begins with its first record. Raises `ValueError` where there is nothing to simulate.
 
     to: figures of what happened end there (µs UTC); how long jobs took is known from what comes after, too.
     """
-    observation, events, recorded = Observation(), _Events(), None
+    observation, events, recorded = Observation(), FromOutside(), None
     for record in records:
         if recorded is None and to is not None and record.time > to:
             recorded, end = deepcopy(observation.finish()), to
@@ -152,12 +71,14 @@ def from_log(records: Iterable[Record], name: str = "log", to: int | None = None
     events.finish()
     seen = list(observation.jobs.values())
     outcomes, assumptions = _outcomes(seen)
+    for job, figures in recorded.jobs.items():
+        figures.run_time = outcomes[job].run_time
     measured = _delays(observation)
     workload = Workload(name, observation.begin, events.nodes, events.happenings, outcomes, {"from": "log"})
     seqs = {seq: each.name for seq, each in observation.jobs.items()}
     return FromLog(
         workload, measured, events.policies, recorded, observation.begin, end, seqs,
-        [*assumptions, *_about(measured)],
+        [*assumptions, *events.assumptions(), *_about(measured)],
     )  # fmt: skip
 
 
@@ -167,6 +88,9 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
     for job in seen:
         counts["unfinished" if job.outcome is None else "cancelled" if job.cancelled else "known"] += 1
         counts["never told"] += not job.told
+        counts["refused"] += bool(job.refused)
+        counts["said"] += bool(job.says)
+        counts["too soon"] += bool(job.too_soon)
         every = _interval(job.saved_at)
         known = job.outcome in ("succeeded", "failed") and not job.cancelled
         found[job.name] = Outcome(
@@ -175,10 +99,16 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
             save_time=habits.save_time(job),
             end="failed" if job.outcome == "failed" else "succeeded",
             fails=tuple(job.fails),
+            refused=tuple(job.refused),
+            says=tuple(job.says),
         )
     sentences = {
         "unfinished": "had not ended when the log ends: how long they take is not known, so they run on to the end",
         "cancelled": "were cancelled by a person: they are cancelled at the same moment, however far they are then",
+        "refused": "had a start refused by a node: the same attempts of them are refused under every policy, on whichever node",
+        "said": "had idle GPUs, or used more than their share of one: nodes say so as long after the same attempt began to "
+        "run, and what follows from it is the policy's",
+        "too soon": "had idle GPUs before all of their tasks ran: that is left out",
         "never told": "were never told to leave: they are taken to save as most of their class did",
     }
     return found, [f"{counts[what]} jobs {sentence}" for what, sentence in sentences.items() if counts[what]]

@@ -13,6 +13,7 @@ from bailiff_core.records import Record, decisions, facts
 
 from .figures import Books
 from .work import FOREVER, Work, gpu_milli_of
+from .workload import Said
 
 
 @dataclass
@@ -21,6 +22,8 @@ class Seen:
 
     saved_at: the work in each checkpoint of its own. fails: work done and done again when attempts failed that others followed.
     saves: from the decision that it leaves to its exit, where it made a checkpoint for it. told: how often it was told to leave.
+    refused: attempts and members whose start was refused. began: when its last attempt began to run. says: what nodes said of its
+    tasks since; too_soon: how often they did before all of it ran.
     """
 
     name: str
@@ -35,6 +38,10 @@ class Seen:
     first_exit: int | None = None
     told: int = 0
     saved: bool = False
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    began: int = 0
+    says: list[Said] = field(default_factory=list)
+    too_soon: int = 0
 
 
 class Observation:
@@ -81,7 +88,8 @@ class Observation:
         data, now = record.data, record.time
         if isinstance(data, decisions.JobRequeued):
             seen = self._live[data.job]
-            if data.outcome == "failed" and seen.first_exit is not None:
+            refused = any(attempt == self.pool.jobs[data.job].attempt for attempt, _ in seen.refused)
+            if data.outcome == "failed" and seen.first_exit is not None and not refused:
                 seen.fails.append(seen.first_exit)
             seen.first_exit = None
             seen.work.attempt_over(now)
@@ -118,6 +126,11 @@ class Observation:
                     self._since["leave", choice.job, choice.attempt] = record.time
             case decisions.EvictionDecided() | decisions.MigrationDecided() as decision:
                 self._since["leave", decision.job, decision.attempt] = record.time
+            case facts.TaskStartRefused() as fact if fact.job in self._live:
+                self._live[fact.job].refused.append((fact.attempt, fact.task))
+                self._passed("start", fact.job, fact.attempt, record.time)
+            case facts.TaskIdle() | facts.ShareExceeded() as fact if fact.job in self._live:
+                self._said(self._live[fact.job], fact, record.time)
             case facts.TaskExited() as fact:
                 self._exited(fact, record.time)
             case facts.TaskReleased() as fact:
@@ -133,6 +146,12 @@ class Observation:
             seen.saved = False
         self._passed("leave", fact.job, fact.attempt, now)
         self._since["release", fact.job, fact.attempt] = now
+
+    def _said(self, seen: Seen, fact: facts.TaskFact, now: int) -> None:
+        if seen.work.attempt == fact.attempt:
+            seen.says.append(Said(fact.attempt, now - seen.began, fact))
+        else:
+            seen.too_soon += 1
 
     def _passed(self, what: str, job: str, attempt: int, now: int) -> None:
         """So long it took, by what the job is called here. Of several tasks the last one counts."""
@@ -190,6 +209,7 @@ class Observation:
         if work.attempt != job.attempt:
             self._passed("start", job.id, job.attempt, now)
             work.begin(now, job.attempt, members)
+            seen.began = now
             self.books.started(seen.name, now)
         elif members != work.running:
             work.resize(now, members)

@@ -10,23 +10,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .metrics import HOUR, Run, Series
+from .tables import by_key, by_project, by_size, compared, points_told
 from .tune import Point
 
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#a3a316", "#ec4899")
 INK = "#8a8f98"  # lines and words of a plot: seen on white and on black
 DAY = 24 * HOUR
 Draw = Callable[[Axes, Run, str, str], None]
-Table = tuple[list[str], list[list[str]]]
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --line: #d0d7de; --soft: #656d76 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #9198a1 } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 1100px; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
-th, td { border-bottom: 1px solid var(--line); padding: .3em .8em; text-align: right; white-space: nowrap }
+th, td { border-bottom: 1px solid var(--line); padding: .3em .5em; text-align: right; white-space: nowrap }
+th { white-space: normal; vertical-align: bottom }
 th:first-child, td:first-child { text-align: left }
 h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
-p, figcaption { color: var(--soft) } figure { margin: 1em 0 } svg { max-width: 100%; height: auto }
+p, figcaption { color: var(--soft) } figure { margin: 1em 0 } svg { width: 100%; height: auto }
 details pre { overflow-x: auto; border: 1px solid var(--line); padding: 1em; font-size: 12px }
 """
 
@@ -54,103 +55,6 @@ def page(title: str, notes: Sequence[str], runs: Sequence[Run], found: Sequence[
         ]
     parts.append(f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>")
     return document(title, parts)
-
-
-def compared(found: Sequence[Mapping[str, object]]) -> Table:
-    """The figures that everybody looks at first."""
-    several = len({each["seed"] for each in found}) > 1
-    head = [
-        "scheduler", *(["seed"] if several else []), "wait mean", "wait p95", "JCT mean", "slowdown p95", "evictions",
-        "GPU-h lost", "goodput", "used", "large gangs p95", "Jain", "not ended",
-    ]  # fmt: skip
-    rows = []
-    for each in found:
-        waits, jct, slow = (_all(each, name) for name in ("waiting", "jct", "slowdown"))
-        hours, gangs, fair = _of(each, "gpu_hours"), _of(each, "large_gangs"), _of(each, "fairness")
-        rows.append(
-            [
-                str(each["label"]),
-                *([str(each["seed"])] if several else []),
-                hours_text(waits.get("mean")),
-                hours_text(waits.get("p95")),
-                hours_text(jct.get("mean")),
-                _number(slow.get("p95")),
-                f"{each['evictions']:,}",
-                _number(_float(hours["lost"]) + _float(hours["restarts"])),
-                _percent(each["goodput"]),
-                _percent(each["utilisation"]),
-                hours_text(gangs.get("p95")),
-                "-" if fair["jain"] is None else f"{fair['jain']:.3f}",
-                f"{_float(each['unfinished']) + _float(each['refused']):,.0f}",
-            ]
-        )
-    return head, rows
-
-
-def by_key(found: Sequence[Mapping[str, object]], name: str, prefix: str) -> Table:
-    """One figure of each class: mean, p50, p95, p99."""
-    rows = []
-    for each in found:
-        for key, spread in _of(each, name).items():
-            if key.startswith(prefix) and isinstance(spread, dict):
-                values = [hours_text(spread.get(part)) for part in ("mean", "p50", "p95", "p99")]
-                rows.append([_label(each, found), key.removeprefix(prefix), f"{spread['count']:,}", *values])
-    return ["scheduler", prefix.strip(), "jobs", "mean", "p50", "p95", "p99"], rows
-
-
-def by_size(found: Sequence[Mapping[str, object]]) -> Table:
-    """Mean and p95 of the waits of jobs of so many GPUs."""
-    sizes = list(_of(found[0], "waiting_by_size")) if found else []
-    rows = []
-    for each in found:
-        waits = _of(each, "waiting_by_size")
-        cells = [f"{hours_text(waits[size].get('mean'))} / {hours_text(waits[size].get('p95'))}" for size in sizes]
-        rows.append([_label(each, found), *cells])
-    return ["scheduler (mean / p95)", *(f"{size} GPU{'' if size == '1' else 's'}" for size in sizes)], rows
-
-
-def by_project(found: Sequence[Mapping[str, object]]) -> Table:
-    """Each project's share of what it was entitled to."""
-    names = list(dict.fromkeys(name for each in found for name in _of(_of(each, "fairness"), "share_of_entitlement")))[:40]
-    rows = [[name, *(_percent(_of(_of(e, "fairness"), "share_of_entitlement").get(name)) for e in found)] for name in names]
-    return ["project", *(_label(each, found) for each in found)], rows
-
-
-def hours_text(hours: object) -> str:
-    """`12 s`, `3.4 min`, `2.1 h`, `5.2 d`."""
-    if not isinstance(hours, int | float):
-        return "-"
-    seconds = hours * 3600
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def _label(each: Mapping[str, object], found: Sequence[Mapping[str, object]]) -> str:
-    return f"{each['label']}, seed {each['seed']}" if len({other["seed"] for other in found}) > 1 else str(each["label"])
-
-
-def _of(each: Mapping[str, object], name: str) -> dict[str, dict[str, float]]:
-    found = each[name]
-    assert isinstance(found, dict)
-    return found
-
-
-def _all(each: Mapping[str, object], name: str) -> dict[str, float]:
-    return _of(each, name).get("all", {"count": 0})
-
-
-def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _number(value: object) -> str:
-    return f"{value:,.1f}" if isinstance(value, int | float) else "-"
-
-
-def _percent(value: object) -> str:
-    return f"{100 * value:.1f} %" if isinstance(value, int | float) else "-"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -193,7 +97,7 @@ def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
         axes.xaxis.label.set_color(INK)
         axes.yaxis.label.set_color(INK)
         axes.grid(True, color=INK, alpha=0.2)
-        axes.legend(frameon=False, labelcolor=INK, loc="best")
+        axes.legend(frameon=False, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1), ncols=4)  # hides no line
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
@@ -218,7 +122,7 @@ def held(axes: Axes, run: Run, label: str, colour: str) -> None:
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.held(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
 
 
 def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
@@ -226,25 +130,11 @@ def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
     series = Series(run, bins=300)
     axes.plot((series.edges[:-1] - run.begin) / DAY, series.waiting(), label=label, color=colour, linewidth=1)
     axes.set_xlabel("days")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
 
 
 def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], manifest: str) -> str:
     """The points of a search, with their frontier."""
-    names = list(points[0].setting) if points else []
-    rows = [
-        [
-            "on the frontier" if point.frontier else "",
-            *(str(point.setting[name]) for name in names),
-            _number(point.lost),
-            hours_text(point.waited),
-            hours_text(point.waited_p95),
-            hours_text(point.others_waited),
-            _number(point.evictions),
-        ]
-        for point in points
-    ]
-    head = ["", *names, "GPU-h lost", "high classes wait", "p95", "others wait", "evictions"]
 
     def draw(axes: Axes) -> None:
         best = [point for point in points if point.frontier]
@@ -258,7 +148,7 @@ def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], man
         f"<h1>{html.escape(title)}</h1>",
         *(f"<p>{html.escape(note)}</p>" for note in notes),
         _figure("Work lost against waiting of the high classes", draw, "Down and to the left is better; each point is a policy."),
-        table(head, rows),
+        table(*points_told(points)),
         f"<details><summary>Manifest: run it again</summary><pre>{html.escape(manifest)}</pre></details>",
     ]
     return document(title, parts)

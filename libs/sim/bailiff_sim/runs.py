@@ -15,7 +15,7 @@ from .engine import Simulation
 from .metrics import Run, metrics
 from .tape import Sink
 from .timeline import Delays
-from .traces.catalogue import cluster, trace
+from .traces.catalogue import cluster
 from .traces.jobs import Trace
 from .workload import Workload
 
@@ -67,12 +67,13 @@ def ask_from(found: dict[str, object]) -> Ask:
         raise ValueError(f"it is no manifest of a simulation: {error}") from None
 
 
-def run_all(ask: Ask, progress: Progress | None = None, sink: Callable[[str, int], Sink] | None = None) -> list[Run]:
-    """Every policy and baseline with every seed. sink: gets the records of a policy's run, by label and seed.
+def run_all(
+    ask: Ask, source: Trace, progress: Progress | None = None, sink: Callable[[str, int], Sink] | None = None
+) -> list[Run]:
+    """Every policy and baseline with every seed on the trace that was asked for.
 
-    Raises `TraceProblem` and `ValueError` for what cannot be run.
+    sink: gets the records of a policy's run, by label and seed. Raises `ValueError` for what cannot be run.
     """
-    source = trace(ask.trace)
     machines = cluster(ask.cluster)
     found: list[Run] = []
     for seed in ask.seeds:
@@ -92,16 +93,18 @@ def run_all(ask: Ask, progress: Progress | None = None, sink: Callable[[str, int
     return found
 
 
-def manifest(ask: Ask, runs: Sequence[Run]) -> dict[str, object]:
+def manifest(ask: Ask, source: Trace, runs: Sequence[Run]) -> dict[str, object]:
     """What was run, on which trace (by digest of its jobs), with which engine; and what came out, by digest."""
     return {
         "bailiff_simulation": FORMAT,
-        "release": RELEASE,
-        "logic": LOGIC,
-        "ask": ask.as_json(),
-        "trace_digest": trace_digest(trace(ask.trace)),
+        **asked(ask, source),
         "runs": [{"label": run.label, "seed": run.seed, "digest": digest(run), "log": run.digest} for run in runs],
     }
+
+
+def asked(ask: Ask, source: Trace) -> dict[str, object]:
+    """What every manifest says: what is to be run, on which jobs, and by which engine."""
+    return {"release": RELEASE, "logic": LOGIC, "ask": ask.as_json(), "trace_digest": trace_digest(source)}
 
 
 def trace_digest(source: Trace) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from random import Random
 from typing import Any
@@ -13,15 +13,18 @@ from pydantic import ValidationError
 from bailiff_core.model.policy import Policy
 
 from .metrics import HOUR, Run, metrics
-from .runs import Ask, Progress, run_all
+from .runs import Ask, Progress, ask_from, asked, digest, run_all
+from .traces.jobs import Trace
 
 CAP_WINDOW = "24h"
+FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Point:
     """One setting of the knobs. lost: GPU-hours of work lost and of restarts; waited: hours, mean of the high classes; both means
-    over the seeds. frontier: no other point is better in one of the two and at least as good in the other.
+    over the seeds. digests: of the runs, by seed. frontier: no other point is better in one of the two and at least as good in
+    the other.
     """
 
     setting: Mapping[str, object]
@@ -30,6 +33,7 @@ class Point:
     waited_p95: float
     others_waited: float
     evictions: float
+    digests: tuple[str, ...] = ()
     frontier: bool = False
 
 
@@ -59,18 +63,48 @@ def settings(knobs: Mapping[str, Sequence[object]], most: int, seed: int) -> lis
     return [grid[at] for at in sorted({0, len(grid) - 1, *chosen})]
 
 
-def tune(
-    ask: Ask, knobs: Mapping[str, Sequence[object]], most: int = 64, high: int | None = None, progress: Progress | None = None
-) -> list[Point]:
-    """A point for each setting, in the order of what is lost. high: classes of at least this value are the high ones; left out,
-    all but the lowest that jobs are of. Raises `ValueError` and `TraceProblem`.
+@dataclass(frozen=True)
+class Search:
+    """What is to be tried on the first policy of `ask`. most: so many settings. high: classes of at least this value are the
+    high ones; None: all but the lowest that jobs are of.
     """
+
+    ask: Ask
+    knobs: Mapping[str, Sequence[object]]
+    most: int = 64
+    high: int | None = None
+
+
+def search_from(found: dict[str, Any]) -> Search:
+    """The search of a manifest. Raises `ValueError` where it is none."""
+    try:
+        knobs = {str(name): list(values) for name, values in found["knobs"].items()}
+        return Search(ask_from(found["ask"]), knobs, int(found["most"]), found["high"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is no manifest of a search: {error}") from None
+
+
+def manifest(search: Search, source: Trace, points: Sequence[Point]) -> dict[str, object]:
+    """What was tried, on which trace, with which engine; and what came out of each setting, with the digests of its runs."""
+    return {
+        "bailiff_tuning": FORMAT,
+        **asked(search.ask, source),
+        "knobs": {name: list(values) for name, values in search.knobs.items()},
+        "most": search.most,
+        "high": search.high,
+        "points": [asdict(point) for point in points],
+    }
+
+
+def tune(search: Search, source: Trace, progress: Progress | None = None) -> list[Point]:
+    """A point for each setting, in the order of what is lost. Raises `ValueError` for what cannot be run."""
+    ask, high = search.ask, search.high
     base = next(iter(ask.policies.values()))
     points = []
-    for setting in settings(knobs, most, ask.seeds[0]):
+    for setting in settings(search.knobs, search.most, ask.seeds[0]):
         label = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in setting.items())
         one = replace(ask, policies={label: with_setting(base, setting)}, baselines=())
-        points.append(_point(setting, run_all(one, progress), high))
+        points.append(_point(setting, run_all(one, source, progress), high))
     ranked = sorted(points, key=lambda point: (point.lost, point.waited, repr(point.setting)))
     return [replace(point, frontier=not any(_better(other, point) for other in ranked)) for point in ranked]
 
@@ -95,7 +129,7 @@ def _point(setting: Mapping[str, object], runs: Sequence[Run], high: int | None)
         p95 += waits[max(0, -(-len(waits) * 95 // 100) - 1)] / len(runs)
         others += (sum(low) / len(low) if low else 0.0) / len(runs)
         evictions += found["evictions"] / len(runs)
-    return Point(setting, lost, waited, p95, others, evictions)
+    return Point(setting, lost, waited, p95, others, evictions, tuple(digest(run) for run in runs))
 
 
 def _put(data: dict[str, Any], path: str, value: object) -> None:

@@ -90,7 +90,7 @@ def same_policy(found: WhatIf) -> dict[str, object]:
 def trust(same: Mapping[str, Any]) -> str:
     """How far the simulation is from what happened, in words."""
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
-    others = f", the others up to {largest:.0f} s more or less" if alike < same["jobs"] else ""
+    others = f", the others up to {_in_words(largest)} more or less" if alike < same["jobs"] else ""
     return (
         f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
         f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
@@ -98,6 +98,10 @@ def trust(same: Mapping[str, Any]) -> str:
         f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
         "mean nothing."
     )
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < HOUR / SECOND else f"{seconds * SECOND / HOUR:.1f} h"
 
 
 def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,14 +1,26 @@
 """`bailiff what-if` as one HTML page that needs nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from .report import by_project, compared, document, held, hours_text, plot, table, waits, wanted
+from .report import document, held, plot, table, waits, wanted
+from .tables import by_project, compared, hours_text
 from .what_if import WhatIf
 
 RUNS = ("recorded", "simulated", "other")
 HEAD = ("", "recorded", "simulated", "other policy")
+NAMES = {
+    "wait mean": "waited, mean",
+    "wait p95": "waited, p95",
+    "JCT mean": "from submission to end, mean",
+    "slowdown p95": "slowdown, p95",
+    "evictions": "attempts that ended early",
+    "GPU-h lost": "GPU-hours lost",
+    "used": "utilisation",
+    "large gangs p95": "large gangs waited, p95",
+    "Jain": "fairness (Jain)",
+}
 
 
 def page(found: WhatIf, said: Mapping[str, Any]) -> str:
@@ -16,16 +28,11 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
     title = f"{said['pool']} under {said['policy']}"
     runs = [{"seed": 0, **run} for run in said["runs"]]
     groups = [[key, *(_three(of[label]) for label in RUNS)] for key, of in said["groups"].items()]
-    jobs = [
-        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", f"{job['hours']:+.2f}",
-         " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
-        for key in ("helped", "hurt") for job in said[key]
-    ]  # fmt: skip
     parts = [
         f"<h1>{escape(title)}</h1>",
         "<p>Recorded: what happened. Simulated: the same engine under the policies in force. Other: under another policy.</p>",
         f"<p>{escape(said['trust'])}</p>",
-        table(*compared(runs)),
+        _totals(runs),
         plot("How long jobs wait", waits, found.runs, "Share of jobs that waited at most so long."),
         plot("GPUs held over time", held, found.runs, "GPUs that jobs held."),
         plot("GPUs waited for", wanted, found.runs, "GPUs that the jobs in the queue ask for."),
@@ -33,11 +40,31 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
         table(HEAD, groups),
         "<h2>Share of what each project was entitled to</h2>",
         table(*by_project(runs)),
-        "<h2>Helped and hurt most</h2><p>Hours less or more of waiting, and of work done again; simulated → other policy.</p>",
-        table(("job", "project", "class", "GPUs", "hours", "waited", "evictions"), jobs),
+        "<h2>Helped most</h2><p>Hours less of waiting, and of work done again; simulated → other policy.</p>",
+        _jobs(said["helped"]),
+        "<h2>Hurt most</h2><p>Hours more of waiting, and of work done again; simulated → other policy.</p>",
+        _jobs(said["hurt"]),
         "<h2>Assumed</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumed"]), "</ul>",
     ]  # fmt: skip
     return document(title, parts)
+
+
+def _totals(runs: Sequence[Mapping[str, object]]) -> str:
+    """A line for each figure, as there are only three runs."""
+    (_, *names), rows = compared(runs)
+    lines = zip(*(row[1:] for row in rows), strict=True)
+    return table(HEAD, [[NAMES.get(name, name), *line] for name, line in zip(names, lines, strict=True)])
+
+
+def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+    if not jobs:
+        return "<p>Nobody.</p>"
+    rows = [
+        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+         " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
+        for job in jobs
+    ]  # fmt: skip
+    return table(("job", "project", "class", "GPUs", "hours", "waited", "evictions"), rows)
 
 
 def _three(of: Mapping[str, float]) -> str:

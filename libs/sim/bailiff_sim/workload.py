@@ -5,10 +5,18 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bailiff_core.model.demand import JobDemand
-from bailiff_core.records.facts import JobSubmitted, NodeJoined
+from bailiff_core.records.facts import JobSubmitted, NodeJoined, TaskFact
 from bailiff_core.records.payload import Fact
 
 End = Literal["succeeded", "failed", "cancelled"]
+
+
+class Said(NamedTuple):
+    """What a node says of a task so long (µs) after this attempt of its job began to run."""
+
+    attempt: int
+    after: int
+    fact: TaskFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +27,7 @@ class Outcome:
     none. save_time: how long it takes to save once it is told to leave; None: it does not listen for that. restart_cost: what
     each attempt after the first takes before work goes on. end: how it ends after its run time, by its own exit code, or
     because its owner cancels it then. fails: before that, each time that so much of its work is done or done again (all attempts
-    together), a member fails.
+    together), a member fails. refused: attempts and members whose start the node refuses. says: what else nodes report of it.
     """
 
     run_time: int
@@ -28,6 +36,8 @@ class Outcome:
     restart_cost: int = 0
     end: End = "succeeded"
     fails: tuple[int, ...] = ()
+    refused: tuple[tuple[int, int], ...] = ()
+    says: tuple[Said, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

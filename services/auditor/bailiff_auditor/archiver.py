@@ -4,33 +4,33 @@ What Kafka and PostgreSQL do at the same time: while one batch is being written 
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from asyncpg import Connection
 
 from bailiff_bus import topics
-from bailiff_bus.archive_rows import record_bytes
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.people import People
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader
 from bailiff_bus.settings import PoolDeclaration
-from bailiff_bus.walk import Walk
 from bailiff_core.records import Wire, record_hash
-from bailiff_core.records.merkle import leaf_hash
-from bailiff_core.records.wire import UnreadableRecord
 
 from .alarms import Alarms
+from .beside import Gone
 from .branching import Order, first_lost, ordered, set_aside
-from .keeper import Batch, NotOurs, Position, mark_broken, orphan_row, position_of, write
+from .judging import Judge
+from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
 from .sealer import Sealer
+from .underway import UnderWay
 
 READ_AT_ONCE = 2_000
 WAIT = 0.5
 LOOK_AGAIN = 30.0
 HARMLESS_KNOWN = 10_000
+HELPED_AHEAD = 3  # batches: one is being told, one is being written, one waits
+NEVER = sys.maxsize
 
 Say = Callable[[str | None], None]
 
@@ -44,16 +44,19 @@ class Broken(Exception):
 
 
 class Archiver:
-    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None."""
+    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None.
+
+    help_from: so many messages behind, a second process tells what records say.
+    """
 
     def __init__(
-        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say
-    ) -> None:
+        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say,
+        help_from: int,
+    ) -> None:  # fmt: skip
         self._bus, self._pool, self._db, self._metrics, self._alarms = bus, pool, connection, metrics, alarms
         self._sealer, self._say = sealer, say
-        self._walk, self._people = Walk(pool.name), People(0)
         self._log = logger(domain=pool.name)
-        self._unreadable: UnreadableRecord | None = None
+        self._help_from = help_from
         self.offset = 0  # behind the last message that was dealt with
 
     async def run(self) -> None:
@@ -62,6 +65,9 @@ class Archiver:
             position = await position_of(self._db, self._pool)
             try:
                 await self._archive(position)
+            except Gone as gone:
+                self._help_from = NEVER
+                self._log.warning("catching up without a second process", why=str(gone))
             except Broken as broken:
                 if broken.code == "archive-log-lost" and (order := await ordered(self._db, position)) is not None:
                     await self._set_aside(position, order)
@@ -77,62 +83,53 @@ class Archiver:
 
     async def _archive(self, position: Position) -> None:
         domain, topic, partition = self._pool.name, topics.AUDIT.name, self._pool.partition
-        self._walk, self._people = Walk(domain), People(position.id)
-        orphans = await self._db.fetch(
-            'SELECT hash FROM orphans WHERE domain = $1 ORDER BY "offset" DESC LIMIT $2', position.id, HARMLESS_KNOWN
-        )
-        behind = position.next_offset - 1
-        self._walk.resume(position.head, position.identity, behind, (row["hash"] for row in orphans))
-        await self._people.load(self._db)
+        judge = await Judge.at(position, self._db)
         self.offset = position.next_offset
         reader = await self._bus.reader([(topic, partition, position.next_offset)])
-        writing: asyncio.Task[None] | None = None
-        caught_up = False
+        under_way, caught_up = UnderWay(), False
         try:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
             self._metrics.archive_head.labels(domain).set(position.head.next_seq - 1)
+            if await self._end() - position.next_offset >= self._help_from:
+                await judge.call_help()
             while True:
                 messages = await self._read(reader, position)
                 if not messages:
-                    if writing is not None:
-                        await writing
-                        writing = None
+                    await under_way.ended()
                     if not caught_up:  # silence may also mean that Kafka has not answered yet
-                        caught_up = reader.position(topic, partition) >= (await self._bus.spans(topic))[partition].end
+                        caught_up = reader.position(topic, partition) >= await self._end()
                     if caught_up:
+                        await judge.let_help_go()
                         self._caught_up(position)
                     await self._sealer.seal_if_due(self._db, position)
                     continue
-                batch = self._judge(position, messages)
-                if writing is not None:
-                    await writing
-                    writing = None
-                if not batch.records:  # nothing continues: is what we archived still in the log?
+                batch = judge.judge(position, messages)
+                if not batch.leaves:  # nothing continues: is what we archived still in the log?
+                    await under_way.ended()
                     await self._confirm(reader, position)
                 assert batch.position is not None
-                if batch.records or batch.orphans:
-                    writing = asyncio.create_task(self._write(position, batch))
-                    await asyncio.sleep(0)
+                if batch.leaves or batch.orphans:
+                    await under_way.begin(partial(self._write, position, batch), HELPED_AHEAD if judge.helped else 1)
                     position = batch.position
-                if writing is not None and (self._walk.broken is not None or self._unreadable is not None):
-                    await writing
-                    writing = None
-                if self._unreadable is not None:
-                    raise self._unreadable
-                if self._walk.broken is not None:
-                    found = self._walk.broken
+                if judge.unreadable is not None:
+                    await under_way.ended()
+                    raise judge.unreadable
+                if judge.walk.broken is not None:
+                    await under_way.ended()
+                    found = judge.walk.broken
                     raise Broken(
                         "archive-log-broken",
                         f"{domain}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
                         f"archived are the records before #{position.head.next_seq}",
                     )
         finally:
-            if writing is not None:
-                writing.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await writing
+            await under_way.cancel()
+            await judge.close()
             await reader.close()
+
+    async def _end(self) -> int:
+        return (await self._bus.spans(topics.AUDIT.name))[self._pool.partition].end
 
     async def _set_aside(self, position: Position, order: Order) -> None:
         """As an operator said: what the log has no more is set aside. Raises `NotOurs` when that is done."""
@@ -200,47 +197,18 @@ class Archiver:
             f"{position.head_offset}: {how}; it was cut short or replaced, and the archive is left as it is",
         )
 
-    def _judge(self, position: Position, messages: list[Message]) -> Batch:
-        """The batch of these messages, up to the first that breaks the chain or that this release cannot read."""
-        batch, walk, tree = Batch(), self._walk, position.tree.copy()
-        head_offset, next_offset = position.head_offset, position.next_offset
-        for message in messages:
-            try:
-                record = walk.read(message)
-            except UnreadableRecord as error:
-                self._unreadable = error  # what is before it is written first
-                break
-            if record is None:
-                if walk.broken is not None:
-                    break
-                found = walk.latest_orphan
-                assert found is not None
-                batch.orphans.append(
-                    orphan_row(
-                        position.id, message, found["kind"], found["reason"], record_hash(Wire(message.headers, message.value))
-                    )
-                )
-            else:
-                self._people.note(record)
-                digest = bytes.fromhex(walk.head.hash)
-                leaf = leaf_hash(digest)
-                tree.append(leaf)
-                batch.leaves.append(leaf)
-                batch.records.append(record_bytes(position.id, message, record, digest))
-                head_offset = message.offset
-            next_offset = message.offset + 1
-        batch.people = self._people.take()
-        batch.position = replace(
-            position, head=walk.head, identity=walk.identity, head_offset=head_offset, next_offset=next_offset, tree=tree,
-            broken="",
-        )  # fmt: skip
-        return batch
-
-    async def _write(self, before: Position, batch: Batch) -> None:
+    async def _write(self, before: Position, batch: Batch, earlier: Awaitable[None] | None) -> None:
+        if batch.told is not None:
+            told = await batch.told
+            if told.unreadable:
+                raise Gone(told.unreadable)  # whoever goes on alone comes to it, and writes what is before it
+            batch.records, batch.people = [told.rows], told.people
+        if earlier is not None:
+            await earlier
         await write(self._db, before, batch)
         assert batch.position is not None
         domain, self.offset = self._pool.name, batch.position.next_offset
-        self._metrics.archived.labels(domain).inc(len(batch.records))
+        self._metrics.archived.labels(domain).inc(len(batch.leaves))
         self._metrics.archive_head.labels(domain).set(batch.position.head.next_seq - 1)
         for row in batch.orphans:
             if self._metrics.count_orphan(domain, row[1]):

@@ -68,6 +68,7 @@ async def set_aside(connection: Connection, position: Position, from_seq: int, o
             await connection.execute(copied, domain, branch, than)
             await connection.execute(f"DELETE FROM {table} WHERE domain = $1 AND {where} $2", domain, than)  # noqa: S608
         await connection.execute("DELETE FROM project_usage WHERE domain = $1 AND seq >= $2", domain, from_seq)
+        await connection.execute("DELETE FROM usage_stretches WHERE domain = $1 AND from_seq > $2", domain, from_seq)
         head = await _fold_anew(connection, position)
         tree = await tree_at(connection, domain, from_seq)
         await connection.execute(

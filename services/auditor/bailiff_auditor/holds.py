@@ -1,105 +1,16 @@
-"""Who stands on which GPUs, and how these are, over time: what changes in the fold, as rows with a begin and an end.
+"""Who stands on which GPUs, and how these are, over time: noted in the fold that `usage` makes, with the position behind it."""
 
-The fold that `usage` makes is looked at after every record. What was stored is told apart by its position, so that a record
-that is folded again changes nothing.
-"""
-
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from asyncpg import Connection
 
+from bailiff_bus.holds_rows import Held
 from bailiff_bus.log import Entry
-from bailiff_core.explain import jobs_of
-from bailiff_core.model.places import bits
-from bailiff_core.model.pool import Job, Node, Pool
-from bailiff_core.records import facts
-from bailiff_core.records.wire import EPOCH_START, MICROSECOND
-
-Key = tuple[Any, ...]
-What = tuple[Any, ...]
+from bailiff_core.model.pool import Pool
 
 
 class AnotherLog(Exception):
     """The log lost records that were stored, and has gone on as another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of one table: key columns, then those whose change ends a row and begins another."""
-
-    name: str
-    key: tuple[str, ...]
-    values: tuple[str, ...]
-
-    @property
-    def insert(self) -> str:
-        """Of a whole row."""
-        columns = ("domain", *self.key, *self.values, "from_seq", "from_at", "to_seq", "to_at")
-        given = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
-        return f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({given}) ON CONFLICT DO NOTHING"  # noqa: S608 - our names
-
-    @property
-    def end(self) -> str:
-        """Of a row that was stored before: domain, key, and where it ends."""
-        key = " AND ".join(f"{column} = ${number}" for number, column in enumerate(("domain", *self.key), 1))
-        at = len(self.key) + 2
-        return f"UPDATE {self.name} SET to_seq = ${at}, to_at = ${at + 1} WHERE {key} AND to_seq IS NULL"  # noqa: S608
-
-
-@dataclass(slots=True)
-class _Row:
-    key: Key
-    what: What
-    begin: tuple[int, Any]
-    end: tuple[int | None, Any] = (None, None)
-    stored: bool = False
-
-
-@dataclass
-class Spans:
-    """The open rows of one table, and what is to be written of it. `owner`: the first part of a key."""
-
-    table: Table
-    open: dict[str, dict[Key, _Row]] = field(default_factory=dict)
-    begun: list[_Row] = field(default_factory=list)
-    ended: list[_Row] = field(default_factory=list)
-
-    def now(self, owner: str, found: Mapping[Key, What], at: tuple[int, Any], *, stored: bool) -> None:
-        """All that is so of this owner from here on. stored: the database has it already."""
-        rows = self.open.get(owner, {})
-        for key, row in list(rows.items()):
-            if found.get(key) != row.what:
-                del rows[key]
-                row.end = at
-                if row.stored and not stored:
-                    self.ended.append(row)
-        for key, what in found.items():
-            if key not in rows:
-                rows[key] = row = _Row(key, what, at, stored=stored)
-                if not stored:
-                    self.begun.append(row)
-        if rows:
-            self.open[owner] = rows
-        else:
-            self.open.pop(owner, None)
-
-    async def write(self, connection: Connection, domain: int) -> None:
-        """What is due; the caller's transaction makes it whole."""
-        ended, self.ended = self.ended, []
-        begun, self.begun = self.begun, []
-        if ended:
-            await connection.executemany(self.table.end, [(domain, *row.key, *row.end) for row in ended])
-        if begun:
-            rows = [(domain, *row.key, *row.what, *row.begin, *row.end) for row in begun]
-            for row in begun:
-                row.stored = True
-            await connection.executemany(self.table.insert, rows)
-
-
-HOLDS = Table("holds", ("job", "submitted_seq", "task", "kind"), ("attempt", "node", "gpus"))
-GPU_STATES = Table("gpu_states", ("node", "gpu"), ("id", "model", "state", "trouble"))
 
 
 @dataclass
@@ -112,8 +23,7 @@ class Holds:
     seq: int = -1
     hash: str = ""
     of_another_log: bool = False
-    places: Spans = field(default_factory=lambda: Spans(HOLDS))
-    states: Spans = field(default_factory=lambda: Spans(GPU_STATES))
+    held: Held = field(default_factory=Held)
 
     @classmethod
     async def load(cls, connection: Connection, domain: int) -> "Holds":
@@ -121,32 +31,13 @@ class Holds:
         found = await connection.fetchrow("SELECT holds_seq, holds_hash FROM followed WHERE domain = $1", domain)
         return cls(domain, -1) if found is None else cls(domain, found["holds_seq"], found["holds_hash"])
 
-    def begin(self, pool: Pool) -> None:
-        """The pool is what a snapshot says, of a record that is stored."""
-        for job in pool.active_jobs():
-            self._job(pool, job.id, stored=True)
-        for node in pool.nodes.values():
-            self._node(pool, node, stored=True)
-
     def at(self, pool: Pool, entry: Entry) -> None:
         """The pool is as after this record."""
         record = entry.record
-        if record.seq == 0:  # the log is folded anew, from its start
-            self.places.open.clear()
-            self.states.open.clear()
-        stored = record.seq <= self.after
         self.seq, self.hash = record.seq, entry.hash
         if record.seq == self.after and entry.hash != self.after_hash:
             self.of_another_log = True
-        data = record.data
-        everyone = isinstance(data, facts.NodeLost)
-        jobs: Iterable[str] = list(self.places.open) if everyone else jobs_of(record)
-        for job in jobs:
-            self._job(pool, job, stored=stored)
-        if data is not None and data.NAME.startswith(("Node", "Device")):
-            number = pool.node_numbers.get(getattr(data, "node", None) or "")
-            if number is not None:
-                self._node(pool, pool.nodes[number], stored=stored)
+        self.held.at(pool, record, stored=record.seq <= self.after)
 
     async def write(self, connection: Connection) -> None:
         """What is due, with the position, in a transaction of its own. Raises `AnotherLog`, and then nothing is stored."""
@@ -156,8 +47,7 @@ class Holds:
             return
         seq, digest = self.seq, self.hash
         async with connection.transaction():
-            await self.places.write(connection, self.domain)
-            await self.states.write(connection, self.domain)
+            await self.held.write(connection, self.domain)
             await connection.execute(
                 """INSERT INTO followed (domain, holds_seq, holds_hash) VALUES ($1, $2, $3)
                    ON CONFLICT (domain) DO UPDATE SET holds_seq = excluded.holds_seq, holds_hash = excluded.holds_hash""",
@@ -172,36 +62,3 @@ class Holds:
             await connection.execute("DELETE FROM gpu_states WHERE domain = $1", self.domain)
             await connection.execute("UPDATE followed SET holds_seq = -1, holds_hash = '' WHERE domain = $1", self.domain)
         raise AnotherLog(f"who holds what was noted up to #{self.after} of a log that is not this one: noting it anew")
-
-    def _job(self, pool: Pool, name: str, *, stored: bool) -> None:
-        job = pool.jobs.get(name)
-        self.places.now(name, places_of(pool, job) if job is not None else {}, _moment(pool), stored=stored)
-
-    def _node(self, pool: Pool, node: Node, *, stored: bool) -> None:
-        self.states.now(node.name, states_of(node), _moment(pool), stored=stored)
-
-
-def places_of(pool: Pool, job: Job) -> dict[Key, What]:
-    """Where the job's tasks stand now, and what is promised to them."""
-    found: dict[Key, What] = {}
-    for task in job.tasks:
-        if task.state != "released":
-            kind = "reserved" if task.state == "reserved" else "held"
-            found[job.id, job.seq, task.index, kind] = (job.attempt, pool.nodes[task.node].name, bits(task.devices))
-    for task in job.promise:
-        found[job.id, job.seq, task.index, "reserved"] = (job.attempt + 1, pool.nodes[task.node].name, bits(task.devices))
-    return found
-
-
-def states_of(node: Node) -> dict[Key, What]:
-    """How the node's GPUs are now."""
-    found: dict[Key, What] = {}
-    for device in node.devices:
-        bad = "quarantined" if node.quarantined >> device.number & 1 else "unhealthy" if not device.healthy else ""
-        trouble = device.trouble.replace("\x00", "�") if bad else ""
-        found[node.name, device.number] = (device.id, device.model, bad or "ok", trouble)
-    return found
-
-
-def _moment(pool: Pool) -> tuple[int, Any]:
-    return pool.seq, EPOCH_START + pool.now * MICROSECOND

@@ -3,6 +3,7 @@
 The position is only ever moved from where this process knows it to be, so that two that write by mistake cannot both.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,8 @@ from bailiff_bus.port import Message
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, leaf_hash
+
+from .telling import Told
 
 ORPHAN_COLUMNS = ("domain", "offset", "appended_at", "kind", "reason", "hash", "key", "headers", "value")
 
@@ -40,12 +43,16 @@ class Position:
 
 @dataclass(slots=True)
 class Batch:
-    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it."""
+    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it.
+
+    told: where somebody else makes records and people.
+    """
 
     records: list[bytes] = field(default_factory=list)
     orphans: list[tuple[Any, ...]] = field(default_factory=list)
     leaves: list[bytes] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
+    told: "asyncio.Future[Told] | None" = None
     position: Position | None = None
 
 

@@ -21,9 +21,26 @@ function builtFrom(): Plugin {
   };
 }
 
+/** The licences of what the output contains of others, as they ask for. */
+function licences(): Plugin {
+  return {
+    name: "licences",
+    generateBundle(_, bundle) {
+      const inside = Object.values(bundle).flatMap((chunk) => (chunk.type === "chunk" ? chunk.moduleIds : []));
+      const names = new Set(inside.flatMap((id) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1] ?? []));
+      const texts = [...names].sort().map((name) => {
+        const file = readdirSync(`node_modules/${name}`).find((each) => /^licen[cs]e/i.test(each));
+        const { version, license } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
+        return `${name} ${version} (${license})\n\n${file ? readFileSync(`node_modules/${name}/${file}`, "utf8").trim() : ""}\n`;
+      });
+      this.emitFile({ type: "asset", fileName: "licences.txt", source: texts.join(`\n${"-".repeat(80)}\n\n`) });
+    },
+  };
+}
+
 // The output ships inside the Python package: nobody who installs Bailiff needs Node.
 export default defineConfig({
-  plugins: [preact(), builtFrom()],
+  plugins: [preact(), builtFrom(), licences()],
   build: {
     outDir: "../bailiff_console/web",
     emptyOutDir: true,

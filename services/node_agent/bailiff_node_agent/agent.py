@@ -312,6 +312,14 @@ class Agent:
             if isinstance(runtime := runtimes[held.runtime], ProcessRuntime)
         ]
 
+    def jobs_by_device(self) -> dict[str, list[str]]:
+        """Of the tasks that have not ended; a job that has several on one device stands there once for each."""
+        found: dict[str, list[str]] = {}
+        for held in self._held.values():
+            for device in held.devices if held.state == "running" else ():
+                found.setdefault(device, []).append(held.key.job)
+        return found
+
     # --- the lease (log protocol §7)
 
     def renew(self, sent: int) -> None:

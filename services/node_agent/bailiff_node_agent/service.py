@@ -31,6 +31,7 @@ from .link import Link
 from .logship import rotate_logs, ship_logs
 from .runtime import Cgroups, DeviceHolds, DockerRuntime, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
+from .telemetry import send_telemetry
 from .users import Users, pass_through
 
 
@@ -64,6 +65,8 @@ class NodeAgentService:
                 works.append(rotate_logs(agents, self._settings.log_bytes))
             if self._settings.ship_logs:
                 works.append(ship_logs(self._bus, agents))
+            if self._settings.telemetry_s:
+                works.append(send_telemetry(self._bus, agents, self._settings.telemetry_s, self._ambient))
             try:
                 await until_first(*works, stop.wait())
             finally:

@@ -72,7 +72,8 @@ class NodeAgentSettings(ServiceSettings):
     machine who has the submitter's name, or the one that run_as_names gives that name, with a uid from run_as_lowest_uid on;
     or `agent`. docker_engine: the socket of this machine's Docker engine. docker_network: the network of
     containers, `host` for gangs over several nodes. shared_checkpoints: a folder that is the same one on all nodes, in which jobs
-    keep their checkpoints; without it each node keeps them for itself.
+    keep their checkpoints; without it each node keeps them for itself. telemetry_s: how often it is told how busy the GPUs are
+    that tasks hold; 0: never.
     """
 
     nodes: Annotated[tuple[NodeDeclaration, ...], Field(min_length=1)]
@@ -92,4 +93,5 @@ class NodeAgentSettings(ServiceSettings):
     secrets_dir: Path | None = None
     master_address: str | None = None
     ship_logs: bool = True
+    telemetry_s: Annotated[float, Field(ge=0)] = 15.0
     log_bytes: Annotated[int, Field(ge=0)] = 256 << 20

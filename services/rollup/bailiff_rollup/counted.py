@@ -1,12 +1,14 @@
 """One domain being counted: its log followed and folded, and the figures that belong to exactly the records so far."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bailiff_bus import tracing
+from bailiff_bus.envelope import Unacceptable, unwrap
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
-from bailiff_bus.messages import RollupWindow
+from bailiff_bus.messages import MeasuredWindow, NodeTelemetry, RollupWindow
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, Message
 from bailiff_bus.settings import PoolDeclaration
@@ -46,7 +48,7 @@ class Counted:
     ) -> None:
         self.pool = pool
         self._bus, self._metrics, self._snapshots, self._keep = bus, metrics, snapshots, keep
-        self.due: list[RollupWindow] = []
+        self.due: list[RollupWindow | MeasuredWindow] = []
         figures = Figures.from_bytes(stored) if stored is not None else None
         self._begin(figures or Figures())
         self.view = self._new_view()
@@ -80,6 +82,24 @@ class Counted:
             found = view.reader.judge(message)
             if isinstance(found, Entry):
                 await view.take([found])
+
+    async def measure(self, messages: Sequence[Message]) -> None:
+        """Count what agents measured, if of this domain: with the log read as far as it goes, so that the jobs are known."""
+        view, measured = self.view, self.figures.measured
+        ours = [_domain_of(found) == self.pool.name for found in messages]
+        if any(ours):
+            await view.catch_up()
+            await view.close()
+        for found, is_ours in zip(messages, ours, strict=True):
+            if is_ours:
+                with suppress(Unacceptable):
+                    body = unwrap(found, accept=(NodeTelemetry,)).body
+                    assert isinstance(body, NodeTelemetry)
+                    jobs = {job for device in body.devices for job in device.jobs}
+                    paths = {job: self._counting.path_of(view.pool, job) for job in jobs}
+                    self.due += measured.count(found.time, body, paths)
+            measured.passed(found)
+        await self._keep(self)
 
     async def close(self) -> None:
         """Let go of the log."""
@@ -121,3 +141,7 @@ class Counted:
 
     def _tell(self, told: Told) -> None:
         self.due.append(message(told, self.figures.next_seq))
+
+
+def _domain_of(message: Message) -> str:
+    return next((value.decode(errors="replace") for name, value in message.headers if name == "ce_domain"), "")

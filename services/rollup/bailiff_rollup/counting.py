@@ -15,8 +15,9 @@ from bailiff_core.queue.tree import Tree
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.scene import scene_of
 
-from .figures import LENGTHS, Entitled, Figures, Told
+from .figures import Entitled, Figures, Told
 from .spread import bucket_of
+from .sums import LENGTHS
 
 # By what right a verb displaces: what stands in the label `rule` of an eviction for somebody else's sake.
 RIGHTS = {"preempt": "priority", "reclaim": "quota", "consolidate": "compaction"}
@@ -86,6 +87,11 @@ class Counting:
             self._entitle(pool)
             figures.looked = record.time // MINUTE
         figures.next_seq, figures.hash = record.seq + 1, entry.hash
+
+    def path_of(self, pool: Pool, job: str) -> tuple[str, ...]:
+        """The job's project and all above it; the pool alone where the job is not known (any more)."""
+        found = pool.jobs.get(job)
+        return self._tree.branches[self._tree.leaf_of(found.project)].path if found is not None else ("",)
 
     def _event(self, pool: Pool, record: Record) -> None:
         figures, data = self.figures, record.data

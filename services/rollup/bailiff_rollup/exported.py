@@ -3,7 +3,7 @@
 Counters go on where they were after a crash, and where another replica takes over: they are those of the whole log.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -11,7 +11,8 @@ from prometheus_client.registry import Collector
 from bailiff_bus import metrics
 
 from .counting import START_LIMITS
-from .figures import Figures, of
+from .figures import Figures
+from .sums import Sums, of
 
 MICROSECONDS = 1_000_000
 GPU_MICROSECONDS = 1_000 * MICROSECONDS  # sums of GPUs are in thousandths of them
@@ -29,6 +30,12 @@ UNITS: tuple[tuple[metrics.Metric, str, int], ...] = (
     (metrics.WAITING_SECONDS, "waiting", MICROSECONDS),
     (metrics.STARTS_LATE, "late", 1),
 )
+MEASURED: tuple[tuple[metrics.Metric, str, int], ...] = (
+    (metrics.GPU_SECONDS_MEASURED, "gpu", 100 * MICROSECONDS),
+    (metrics.GPU_SECONDS_BUSY, "busy", 100 * MICROSECONDS),
+    (metrics.GPU_MEMORY_MEASURED, "memory", MICROSECONDS),
+    (metrics.GPU_MEMORY_USED, "memory-used", MICROSECONDS),
+)
 
 
 class Exported(Collector):
@@ -40,14 +47,18 @@ class Exported(Collector):
     def collect(self) -> Iterable[Metric]:
         """What Prometheus is told."""
         found = self._figures()
-        for metric, name, unit in UNITS:
-            family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
-            for domain, figures in found.items():
-                for labels, value in of(figures.totals, name).items():
-                    family.add_metric([domain, *labels], value / unit)
-            yield family
+        yield from self._counters(UNITS, {domain: figures.totals for domain, figures in found.items()})
+        yield from self._counters(MEASURED, {domain: figures.measured.totals for domain, figures in found.items()})
         yield self._starts(found)
         yield from self._gauges(found)
+
+    def _counters(self, units: Sequence[tuple[metrics.Metric, str, int]], found: Mapping[str, Sums]) -> Iterator[Metric]:
+        for metric, name, unit in units:
+            family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for domain, sums in found.items():
+                for labels, value in of(sums, name).items():
+                    family.add_metric([domain, *labels], value / unit)
+            yield family
 
     def _starts(self, found: Mapping[str, Figures]) -> Metric:
         metric = metrics.START_SECONDS

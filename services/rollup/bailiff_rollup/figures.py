@@ -7,17 +7,14 @@ record can never count twice. A sum has a name and labels; what has a level (GPU
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from bailiff_core.records.chain import GENESIS
 
-SECOND = 1_000_000
-WindowName = Literal["1m", "1h", "1d"]
-LENGTHS: dict[WindowName, int] = {"1m": 60 * SECOND, "1h": 3_600 * SECOND, "1d": 86_400 * SECOND}  # µs; each divides the next
-SCHEMA = 1
+from .measured import Measured
+from .sums import LENGTHS, Sums, WindowName, found, listed
 
-Key = tuple[str, ...]  # the name of a sum and its labels
-Sums = dict[Key, int]
+SCHEMA = 1
 
 
 @dataclass(slots=True)
@@ -52,7 +49,7 @@ class Figures:
     """next_seq: of the first record that is not in them; hash: of the last one that is. since: levels are summed up to there.
 
     sample: what each project may have, as of the newest look; looked: the minute of log time in which that was.
-    traces: what `traces.py` still waits for.
+    traces: what `traces.py` still waits for. measured: what is not of the log, and kept with it so that both are one value.
     """
 
     next_seq: int = 0
@@ -64,6 +61,12 @@ class Figures:
     sample: dict[str, Entitled] = field(default_factory=dict)
     looked: int = -1
     traces: dict[str, Any] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
+
+    @property
+    def moved(self) -> int:
+        """How many records and measurements are in them."""
+        return self.next_seq + self.measured.taken
 
     def add(self, *key: str, amount: int = 1) -> None:
         """Add to this sum, in the totals and in every open window."""
@@ -127,10 +130,10 @@ class Figures:
         """As stored, without the levels: they follow from the pool. Sums outgrow what other writers of JSON keep exactly."""
         data = {
             "schema": SCHEMA, "next_seq": self.next_seq, "hash": self.hash, "since": self.since, "looked": self.looked,
-            "traces": self.traces,
-            "totals": _listed(self.totals), "sample": self.sample,
+            "traces": self.traces, "measured": self.measured.to_data(),
+            "totals": listed(self.totals), "sample": self.sample,
             "windows": {
-                name: [window.begin, window.first_seq, _listed(window.sums)] for name, window in self.windows.items()
+                name: [window.begin, window.first_seq, listed(window.sums)] for name, window in self.windows.items()
             },
         }  # fmt: skip
         return json.dumps(data, separators=(",", ":")).encode()
@@ -143,21 +146,8 @@ class Figures:
             return None
         return cls(
             next_seq=data["next_seq"], hash=data["hash"], since=data["since"], looked=data["looked"],
-            traces=data["traces"],
-            totals=_found(data["totals"]),
+            traces=data["traces"], measured=Measured.from_data(data["measured"]) if "measured" in data else Measured(),
+            totals=found(data["totals"]),
             sample={name: Entitled(*values) for name, values in data["sample"].items()},
-            windows={name: Window(begin, seq, _found(sums)) for name, (begin, seq, sums) in data["windows"].items()},
+            windows={name: Window(begin, seq, found(sums)) for name, (begin, seq, sums) in data["windows"].items()},
         )  # fmt: skip
-
-
-def of(sums: Sums, name: str) -> dict[Key, int]:
-    """The sums of this name, by their labels."""
-    return {key[1:]: value for key, value in sums.items() if key[0] == name}
-
-
-def _listed(sums: Sums) -> list[tuple[Key, int]]:
-    return sorted(sums.items())
-
-
-def _found(listed: list[tuple[list[str], int]]) -> Sums:
-    return {tuple(key): value for key, value in listed}

@@ -2,8 +2,9 @@
 
 from bailiff_bus.messages import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupWindow, WorkLost
 
-from .figures import Key, Sums, Told, of
+from .figures import Told
 from .spread import percentile
+from .sums import Key, Sums, of
 
 DISPLACING = ("preempt", "reclaim", "consolidate")
 GPU_MS = 1_000_000  # thousandths of a GPU times µs

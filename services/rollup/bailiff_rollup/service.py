@@ -9,9 +9,9 @@ from bailiff_bus import topics
 from bailiff_bus.domains import check_topics
 from bailiff_bus.envelope import wrap
 from bailiff_bus.logs import logger
-from bailiff_bus.messages import RollupWindow
+from bailiff_bus.messages import MeasuredWindow, RollupWindow
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, Message, Producer
+from bailiff_bus.port import Bus, Message, OffsetGone, Producer, Reader
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import read_pools
 from bailiff_bus.until_first import until_first
@@ -38,7 +38,8 @@ class RollupService:
         self._folder = settings.state_dir / self.name
         self._counted: dict[int, Counted] = {}
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._stored: dict[int, tuple[int, float]] = {}  # next_seq, and when
+        self._measuring: dict[int, asyncio.Task[None]] = {}
+        self._stored: dict[int, tuple[int, float]] = {}  # how much was in them, and when
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stream = Stream(settings.kafka, settings.instance, self._folder / "faust", self._take)
         self._joined = False
@@ -63,13 +64,14 @@ class RollupService:
             raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
         finally:
             self._metrics.registry.unregister(self._exported)
-            for counted in self._counted.values():
+            for at, counted in self._counted.items():
+                self._measuring[at].cancel()
                 await counted.close()
             await self._bus.close()
 
     async def _check(self) -> None:
         await check_topics(self._bus)
-        for topic in (topics.ROLLUPS, topics.ROLLUP_STATE):
+        for topic in (topics.ROLLUPS, topics.TELEMETRY, topics.ROLLUP_STATE):
             try:
                 found = await self._bus.spans(topic.name)
             except KeyError:
@@ -100,6 +102,7 @@ class RollupService:
             owned = self._stream.owned
             for at in [at for at in self._counted if at not in owned]:
                 async with self._locks[at]:
+                    self._measuring.pop(at).cancel()
                     await self._counted.pop(at).close()
                     logger(domain=self._pools[at].name).info("another replica counts the domain now")
             for at in sorted(owned & self._pools.keys()):
@@ -115,11 +118,35 @@ class RollupService:
             pool = self._pools[partition]
             stored = self._stream.stored(pool.name)
             found = Counted(self._bus, pool, self._metrics, self._folder, stored, self._keep)
-            self._stored[partition] = (found.figures.next_seq, monotonic())
+            self._stored[partition] = (found.figures.moved, monotonic())
             logger(domain=pool.name).info("this replica counts the domain", from_seq=found.figures.next_seq)
             await found.open()
             self._counted[partition] = found
+            self._measuring[partition] = asyncio.create_task(self._measure(partition, found))
         return found
+
+    async def _measure(self, at: int, counted: Counted) -> None:
+        """Follow what agents measure, from where this domain's figures have it: Faust knows nothing of this topic."""
+        reader: Reader | None = None
+        try:
+            offsets, name = counted.figures.measured.offsets, topics.TELEMETRY.name
+            spans = await self._bus.spans(name)
+            reader = await self._bus.reader([(name, part, offsets.get(part, span.begin)) for part, span in spans.items()])
+            while True:
+                try:
+                    messages = await reader.read()
+                except OffsetGone as gone:
+                    reader.follow(gone.topic, gone.partition, gone.span.begin)
+                    continue
+                if messages:
+                    async with self._locks[at]:
+                        await counted.measure(messages)
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the service
+            if not self._failed.done():
+                self._failed.set_exception(error)
+        finally:
+            if reader is not None:
+                await reader.close()
 
     async def _keep(self, counted: Counted) -> None:
         """Publish what is due, then store where that has been a while: what is told again then says the same."""
@@ -130,20 +157,21 @@ class RollupService:
         if counted.traces is not None and counted.traces.spans:
             traced, counted.traces.spans = counted.traces.spans, []
             await self._traces.send(traced)
-        seq, at = self._stored[pool.partition]
-        fresh = figures.next_seq - seq
+        stored, at = self._stored[pool.partition]
+        fresh = figures.moved - stored
         if fresh >= self._settings.store_records or (fresh > 0 and monotonic() - at >= self._settings.store_seconds):
-            self._stored[pool.partition] = (figures.next_seq, monotonic())
+            self._stored[pool.partition] = (figures.moved, monotonic())
             await self._stream.store(pool.name, pool.partition, figures.to_bytes())
 
-    async def _publish(self, domain: str, windows: list[RollupWindow]) -> None:
+    async def _publish(self, domain: str, windows: list[RollupWindow | MeasuredWindow]) -> None:
         if self._producer is None:
             self._producer = await self._bus.producer()
         parcels = []
         for window in windows:
+            kind = "measured/" if isinstance(window, MeasuredWindow) else ""
             headers, value = wrap(
-                window, source=f"/bailiff/{domain}/rollup", id=f"{window.window}/{window.begin}/{window.end}", domain=domain,
-                time_us=window.end,
+                window, source=f"/bailiff/{domain}/rollup", id=f"{kind}{window.window}/{window.begin}/{window.end}",
+                domain=domain, time_us=window.end,
             )  # fmt: skip
             parcels.append((f"{domain}/{window.window}".encode(), headers, value))
         for batch in await self._producer.send_many(topics.ROLLUPS.name, parcels):

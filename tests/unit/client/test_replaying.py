@@ -14,7 +14,7 @@ from tests.unit.client.test_walk import log, message, stream
 from bailiff import walk
 from bailiff.difference import differing_fields
 from bailiff.moments import Point
-from bailiff.problem import ExitCode
+from bailiff.problem import ExitCode, Problem
 from bailiff.replaying import Replayed, replay
 from bailiff_bus import engines
 from bailiff_bus.port import Message
@@ -307,3 +307,22 @@ def test_engines_are_kept_and_listed(bailiff: Run, other: engines.Engine, tmp_pa
     (tmp_path / "engines" / mine.digest / mine.wheel_name).write_bytes(engines.wheel_of(other))
     listed = bailiff("engine", "list")
     assert (listed.exit_code, "it is not used" in " ".join(listed.output.split())) == (ExitCode.FOUND_WRONG, True)
+
+
+async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
+    last = len(scribe.records) - 1
+    for from_, to in ((Point(seq=last + 1), None), (Point(seq=9), Point(seq=3)), (None, Point(time=1))):
+        with pytest.raises(Problem, match="no record of pool-a is in the range") as refused:
+            await replayed(log(scribe), from_=from_, to=to)
+        assert refused.value.code == ExitCode.NOT_FOUND
+
+
+async def test_what_is_decided_again_is_what_was_checked(scribe: Scribe) -> None:
+    """The second reading must have the bytes of the first: whoever swaps the file in between is told."""
+    readings = [log(scribe), forged(scribe, last_submission(scribe), spec_digest="f" * 64)]
+    with pytest.raises(Problem, match="changed between its two readings"):
+        await replay("pool-a", lambda: stream(readings.pop(0)))
+
+
+def last_submission(scribe: Scribe) -> int:
+    return max(record.seq for record in scribe.records if isinstance(record.data, facts.JobSubmitted))

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from bailiff import simulating
 from bailiff.cli import app
 from bailiff.problem import ExitCode, Problem
+from bailiff_sim.traces import catalogue
 
 TINY = ("tiresias-60", "--jobs", "20", "--cluster", "2x4", "--mix", "inference=30", "--mix", "train=70")
 
@@ -77,12 +78,26 @@ def test_too_large_a_cluster_is_said() -> None:
     assert "hardly anybody waits" in bailiff("simulate", "tiresias-60", "--jobs", "5").output
 
 
-def test_knobs_are_turned_and_the_frontier_is_shown(tmp_path: Path) -> None:
-    report = tmp_path / "tune.html"
-    found = bailiff("policy", "tune", *TINY, "--knob", "protections.min_runtime.preempt=0s,1h", "--report", report)
+def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path) -> None:
+    report, manifest = tmp_path / "tune.html", tmp_path / "tune.json"
+    turned = ("--knob", "protections.min_runtime.preempt=0s,1h", "--high", 60, "--seeds", 2)
+    found = bailiff("policy", "tune", *TINY, *turned, "--report", report, "--manifest", manifest)
     assert found.exit_code == ExitCode.DONE, found.output
     assert "*" in found.output
     assert "frontier" in report.read_text()
+    again = bailiff("policy", "tune", "--again", manifest)
+    assert "the same as before: 4 runs" in again.output, again.output
+    assert again.output.splitlines()[0] == found.output.splitlines()[0]
+    changed = json.loads(manifest.read_text())
+    changed["knobs"]["protections.min_runtime.preempt"][1] = "30m"
+    manifest.write_text(json.dumps(changed))
+    other = bailiff("policy", "tune", "--again", manifest)
+    assert (other.exit_code, "found no run" in other.stderr) == (ExitCode.FOUND_WRONG, True), other.stderr
+    assert "it is a manifest of bailiff policy tune" in bailiff("simulate", "--again", manifest).stderr
+    assert "leave out the trace" in bailiff("policy", "tune", "tiresias-60", "--again", manifest).stderr
+
+
+def test_what_cannot_be_tuned_is_said() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
     assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
     assert "say what to turn" in bailiff("policy", "tune", *TINY).stderr
@@ -94,6 +109,26 @@ def test_without_the_simulator_it_says_how_to_install_it(monkeypatch: pytest.Mon
     with pytest.raises(Problem) as caught:
         simulating.simulator("runs")
     assert "bailiff[sim]" in caught.value.advice
+
+
+def test_plots_are_loaded_for_reports_only() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from bailiff.cli import app;"
+        f"words = {TINY!r}; CliRunner().invoke(app, ['simulate', *words], catch_exceptions=False);"
+        "CliRunner().invoke(app, ['policy', 'tune', *words, '--knob', 'eviction.grace=1s,2s'], catch_exceptions=False);"
+        "print('bailiff_sim.tune' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert found.stdout.strip() == "True False"
+
+
+def test_a_trace_is_read_once_per_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[None] = []
+    load = catalogue.SHIPPED["tiresias-60"]
+    monkeypatch.setitem(catalogue.SHIPPED, "tiresias-60", lambda: read.append(None) or load())
+    assert bailiff("simulate", *TINY, "--baseline", "fifo", "--seeds", 2).exit_code == ExitCode.DONE
+    assert bailiff("policy", "tune", *TINY, "--knob", "eviction.grace=1s,2s").exit_code == ExitCode.DONE
+    assert len(read) == 2
 
 
 def test_other_commands_load_nothing_of_it() -> None:

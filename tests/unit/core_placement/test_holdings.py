@@ -30,7 +30,7 @@ def test_all_at_once_is_what_one_after_the_other_comes_to(sketch: Sketch) -> Non
     singly.all_gpus, singly.widest = np.zeros(4, np.int64), 8
     for name in sketch.pool.active:
         singly.refresh(sketch.pool, [name])
-    for one in ("of", "groups", "tasks", "gpus"):
+    for one in ("of", "tasks", "gpus"):
         assert getattr(at_once, one) == getattr(singly, one), one
     assert {node: here for node, here in singly.on.items() if here} == at_once.on
     assert at_once.all_gpus.tolist() == singly.all_gpus.tolist() == [5, 4, 2, 0]

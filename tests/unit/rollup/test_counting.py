@@ -14,8 +14,9 @@ from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import ChainHead, Wire, facts, follow
 from bailiff_rollup.counting import Counting
-from bailiff_rollup.figures import Figures, Told, of
+from bailiff_rollup.figures import Figures, Told
 from bailiff_rollup.message import message
+from bailiff_rollup.sums import of
 
 GPU_HOUR = 1000 * HOUR
 

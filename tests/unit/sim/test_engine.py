@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,8 @@ from tests.core_invariants import check_pool
 from tests.sim_worlds import HOUR, MINUTE, SECOND, Reread, World, policy, random_world
 
 from bailiff_core.model.policy import Policy
+from bailiff_core.records import Record, Wire, encode, record_hash
+from bailiff_sim.digest import digest_of
 from bailiff_sim.engine import Result, Simulation
 from bailiff_sim.timeline import Delays
 
@@ -154,3 +157,15 @@ def test_the_same_run_has_the_same_bytes_whatever_the_order_of_hashes() -> None:
         for seed in ("0", "1", "4711")
     }
     assert len(found) == 1
+
+
+def test_the_digest_is_that_of_the_bytes_though_nobody_wants_them() -> None:
+    world = random_world(Random(11), 12)
+    kept: list[tuple[Record, Wire]] = []
+    with_bytes = Simulation(world.workload(), policy(), sink=lambda record, wire: kept.append((record, wire))).run()
+    assert Simulation(world.workload(), policy()).run().digest == with_bytes.digest
+    assert len({record.type for record, _ in kept}) > 8
+    for record, wire in kept:
+        assert digest_of(record) == record_hash(wire)
+        for odd in ({"actor": "ann"}, {"cause": "c" * 300}, {"inputs": (("t" * 300, 4),)}, {"epoch": 300, "writer": ""}):
+            assert digest_of(replace(record, **odd)) == record_hash(encode(replace(record, **odd)))

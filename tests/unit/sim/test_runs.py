@@ -14,9 +14,11 @@ from bailiff_sim.metrics import Run, Series, jain, metrics
 from bailiff_sim.report import frontier_page, page
 from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, run_all, summary
 from bailiff_sim.timeline import AT_ONCE
-from bailiff_sim.tune import Point, settings, tune, with_setting
+from bailiff_sim.traces.catalogue import trace
+from bailiff_sim.tune import Point, Search, settings, tune, with_setting
 
 POOLWIDE = policy(preemption={"scope": "pool"})
+TRACE = trace("tiresias-60")
 ASK = Ask("tiresias-60", "2x4", Choices(mix={"inference": 30, "train": 70}), AT_ONCE, {"mine": POOLWIDE}, BASELINES, (0, 1))
 
 
@@ -30,18 +32,18 @@ def run_of(world: World) -> Run:
 
 
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
-    runs = run_all(ASK)
-    said = json.loads(json.dumps(manifest(ASK, runs)))
+    runs = run_all(ASK, TRACE)
+    said = json.loads(json.dumps(manifest(ASK, TRACE, runs)))
     again = ask_from(said["ask"])
-    assert [digest(run) for run in run_all(again)] == [each["digest"] for each in said["runs"]]
+    assert [digest(run) for run in run_all(again, TRACE)] == [each["digest"] for each in said["runs"]]
     assert len({each["digest"] for each in said["runs"]}) == len(BASELINES) * 2 + 2
     assert {len(each["log"]) for each in said["runs"]} == {0, 64}
     other = replace(ASK, seeds=(2,), baselines=())
-    assert digest(run_all(other)[0]) not in {each["digest"] for each in said["runs"]}
+    assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in said["runs"]}
 
 
 def test_the_report_holds_everything_and_needs_nothing() -> None:
-    runs = run_all(replace(ASK, seeds=(0,)))
+    runs = run_all(replace(ASK, seeds=(0,)), TRACE)
     text = page("A & B", ["a note"], runs, summary(runs), "{}")
     assert "A &amp; B" in text
     assert text.count("<svg") == 3
@@ -155,11 +157,12 @@ def test_of_many_settings_some_are_chosen_by_seed() -> None:
 
 
 def test_tuning_shows_the_frontier_and_no_best() -> None:
-    points = tune(replace(ASK, seeds=(0,), baselines=()), {"protections.min_runtime.preempt": ["0s", "2h"]})
+    knobs = {"protections.min_runtime.preempt": ["0s", "2h"]}
+    points = tune(Search(replace(ASK, seeds=(0,), baselines=()), knobs), TRACE)
     assert len(points) == 2
     by_setting = {str(point.setting["protections.min_runtime.preempt"]): point for point in points}
     assert by_setting["2h"].lost < by_setting["0s"].lost
     assert by_setting["0s"].waited < by_setting["2h"].waited
     assert all(point.frontier for point in points)
     worse = Point({"protections.min_runtime.preempt": "9h"}, lost=9.0, waited=9.0, waited_p95=9.0, others_waited=0.0, evictions=0)
-    assert "on the frontier" in frontier_page("t", [], [*points, worse], "{}")
+    assert "<td>*</td>" in frontier_page("t", [], [*points, worse], "{}")

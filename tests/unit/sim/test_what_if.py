@@ -8,12 +8,12 @@ from random import Random
 import pytest
 import yaml
 from tests.histories import record as histories
-from tests.log_builder import HOUR, MINUTE, SECOND, Story
+from tests.log_builder import HOUR, MINUTE, SECOND, Story, policy
 from tests.sim_worlds import BEGIN, random_world
 from tests.unit.dataset.test_dataset import bailiff, write_log
 
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
-from bailiff_core.records import Record, decode
+from bailiff_core.records import Record, decode, facts
 from bailiff_sim.engine import Simulation
 from bailiff_sim.from_log import from_log
 from bailiff_sim.timeline import Delays
@@ -119,6 +119,65 @@ def test_what_is_assumed_is_said():
     assert "1 jobs were cancelled by a person" in assumed
 
 
+def test_a_gpu_that_was_set_aside_is_so_under_every_policy():
+    story = Story()
+    story.node("n1", gpus=2)
+    story.quarantined("n1", 0)
+    story.submit("waits", gpus=2, after=MINUTE)
+    story.wait(HOUR)
+    story.cleared("n1", 0)
+    story.started("waits", after=SECOND)
+    story.ends("waits", 0, after=HOUR)
+    log = from_log(map(decode, story.wires))
+    found = what_if(log, NOBODY)
+    assert same_policy(found)["waits_alike"] == 1
+    assert found.changed.jobs["waits"].waited == HOUR + SECOND
+    assert "1 times a GPU was set aside" in " ".join(log.assumptions)
+
+
+def test_a_start_that_was_refused_is_refused_again():
+    story = Story()
+    story.node("n1", gpus=2)
+    story.submit("tries", tasks=2, gpus=1, max_failures=2)
+    story.turn(facts.TaskStarted(**story.at("tries", 0)), after=SECOND)
+    story.turn(facts.TaskStartRefused(**story.at("tries", 1), reason="no such device"), after=SECOND)
+    story.ends("tries", 143, 0, after=SECOND)
+    story.wait(5 * MINUTE)  # its back-off
+    story.started("tries", after=SECOND)
+    story.ends("tries", 0, after=HOUR)
+    log = from_log(map(decode, story.wires))
+    found = what_if(log, NOBODY)
+    assert log.workload.outcomes["tries"].refused == ((1, 1),)
+    assert story.job("tries").phase == found.again.jobs["tries"].outcome == found.changed.jobs["tries"].outcome == "succeeded"
+    assert found.again.jobs["tries"].evictions == found.recorded.jobs["tries"].evictions != {}
+    assert same_policy(found)["largest_difference_of_a_wait_s"] <= 2  # its first member was stopped 1 s later than it is there
+    assert "1 jobs had a start refused by a node" in " ".join(log.assumptions)
+
+
+def test_what_follows_from_idle_gpus_is_the_policys():
+    """`lazy` does nothing for ten minutes, is paused, and taken up again by a person an hour later."""
+    strict, lenient = (policy(idle={"after": after, "then": "pause"}) for after in ("10m", "2h"))
+    story = Story(strict)
+    story.node("n1", gpus=8)
+    story.runs("lazy", gpus=8)
+    story.turn(facts.TaskIdle(**story.at("lazy", 0), lasted=MINUTE), after=20 * MINUTE)
+    story.submit("next", gpus=8, after=MINUTE)
+    story.wait(8 * MINUTE)
+    story.yields("lazy", after=SECOND)
+    story.started("next", after=SECOND)
+    story.ends("next", 0, after=10 * MINUTE)
+    story.unpause("lazy", after=HOUR)
+    story.started("lazy", after=SECOND)
+    story.ends("lazy", 0, after=HOUR)
+    log = from_log(map(decode, story.wires))
+    found = what_if(log, lenient)
+    assert same_policy(found)["jobs_with_other_evictions"] == 0
+    assert found.recorded.jobs["lazy"].evictions == found.again.jobs["lazy"].evictions == {"paused": 1}
+    assert found.changed.jobs["lazy"].evictions == {}
+    assert found.changed.jobs["next"].waited > found.again.jobs["next"].waited
+    assert "1 jobs had idle GPUs" in " ".join(log.assumptions)
+
+
 def test_from_a_moment_on_only_what_came_after_differs():
     """The policy comes into force when the urgent job has its place already."""
     story = urgent()
@@ -180,7 +239,7 @@ def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
     assert backwards.exit_code == 2
     assert "is not after" in backwards.output
     assert bailiff("what-if", "-p", policy, "-f", log, "--from", "9999").exit_code == 5
-    assert "expected a seq, or a time" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
+    assert "expected a record's number, a time as in" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
 
 
 def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Path):
@@ -189,3 +248,11 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
     refused = bailiff("what-if", "--policy", tmp_path / "odd.yaml", "--file", log)
     assert refused.exit_code == 1
     assert "odd.yaml:4" in refused.output
+
+
+def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):
+    policy = written(NOBODY, tmp_path / "nobody.yaml")
+    refused = bailiff("what-if", "-p", policy, "--archive", log, "--domain", "other")
+    assert refused.exit_code == 5
+    assert "is a log of test, and other was asked for" in " ".join(refused.output.split())
+    assert bailiff("what-if", "-p", policy, "--archive", log, "--domain", "test", "-o", "json").exit_code == 0

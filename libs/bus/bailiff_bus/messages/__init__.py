@@ -54,18 +54,28 @@ from .requests import (
     UndrainNode,
     UnpauseJob,
 )
-from .rollups import ClassWindow, EvictionsOf, LateStarts, ProjectWindow, RollupState, RollupWindow, WorkLost
+from .rollups import (
+    ClassWindow,
+    EvictionsOf,
+    LateStarts,
+    MeasuredOf,
+    MeasuredWindow,
+    ProjectWindow,
+    RollupState,
+    RollupWindow,
+    WorkLost,
+)
 from .seals import LogSealed, SealingKey, SealsSetAside
+from .telemetry import DeviceMeasured, NodeTelemetry
 
 __all__ = [
     "MESSAGE_TYPES", "AcceptTruncation", "Alarm", "ApplyPolicy", "BegunEviction", "CancelJob", "ClassWindow",
-    "ClearDevice", "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty",
-    "DeviceReport", "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached",
-    "EvictionsOf", "Fence", "GivenUpPlan", "JobSpec", "LateStarts", "LogSealed", "MessageBody", "MigrateJob",
-    "NodeAnnounced", "NodeHeartbeat", "PauseJob", "ProjectWindow", "Proposal", "ReplaceNode", "ReportBody",
-    "RequestBody", "ReturnNode", "RollupState", "RollupWindow", "SaveTogether", "ScaleJob", "SealingKey",
-    "SealsSetAside", "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded",
-    "TaskHasProgressed", "TaskHasResumed", "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning",
-    "TaskNotSpared", "TaskNotStarted", "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob",
-    "WorkLost",
+    "ClearDevice", "ClearQuarantine", "DeadLetter", "DeviceIsBroken", "DeviceIsClean", "DeviceIsDirty", "DeviceMeasured",
+    "DeviceReport", "DeviceWorks", "DirtyDevice", "DrainNode", "Evict", "EvictJob", "EvictionStageReached", "EvictionsOf",
+    "Fence", "GivenUpPlan", "JobSpec", "LateStarts", "LogSealed", "MeasuredOf", "MeasuredWindow", "MessageBody",
+    "MigrateJob", "NodeAnnounced", "NodeHeartbeat", "NodeTelemetry", "PauseJob", "ProjectWindow", "Proposal",
+    "ReplaceNode", "ReportBody", "RequestBody", "ReturnNode", "RollupState", "RollupWindow", "SaveTogether", "ScaleJob",
+    "SealingKey", "SealsSetAside", "SendInventory", "SetJob", "Spare", "StartTask", "SubmitJob", "TaskAt", "TaskEnded",
+    "TaskHasProgressed", "TaskHasResumed", "TaskHeld", "TaskIsIdle", "TaskIsReleased", "TaskIsRunning", "TaskNotSpared",
+    "TaskNotStarted", "TaskOverShare", "TaskWasSpared", "UndrainNode", "UnpauseJob", "WorkLost",
 ]  # fmt: skip

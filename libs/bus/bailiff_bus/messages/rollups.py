@@ -60,6 +60,32 @@ class ProjectWindow(Document):
     entitled_gpu_ms: Count = 0
 
 
+class MeasuredOf(Document):
+    """What agents measured on the GPUs that a project, with all below it, held; one that several hold counts in parts.
+
+    gpu_ms: measured at all; busy_gpu_ms: of those, weighed by how busy they were. Memory is in MiB times seconds.
+    """
+
+    name: str
+    gpu_ms: Count = 0
+    busy_gpu_ms: Count = 0
+    memory_used_mib_s: Count = 0
+    memory_mib_s: Count = 0
+
+
+class MeasuredWindow(MessageBody):
+    """What was measured in one window of one domain, `begin` to `end`, µs by the broker's append times, aligned to UTC.
+
+    It is told once it is over and something newer has come; told again it says the same. Project `""`: the whole pool.
+    """
+
+    TYPE: ClassVar[str] = "bailiff.MeasuredWindow.v1"
+    window: Literal["1m", "1h", "1d"]
+    begin: Time
+    end: Time
+    projects: tuple[MeasuredOf, ...] = ()
+
+
 class RollupState(Document):
     """What the roll-up has counted of a domain, up to but not including `next_seq`; hash: of the record before that.
 

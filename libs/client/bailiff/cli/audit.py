@@ -38,7 +38,12 @@ FromFile = Annotated[
     Path | None, typer.Option("--file", "-f", help="An exported log, or a folder of stretches, instead of Kafka's log.")
 ]
 FromArchive = Annotated[
-    str | None, typer.Option("--archive", metavar="ADDRESS", help="The auditor's PostgreSQL instead of Kafka: postgresql://…")
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="ADDRESS",
+        help="The auditor's PostgreSQL instead of Kafka: postgresql://… (a path is as with --file).",
+    ),
 ]
 Trust = Annotated[
     list[str] | None, typer.Option("--trust", metavar="KEY", help="The log's first sealing key, known from elsewhere; repeat it.")
@@ -158,8 +163,8 @@ async def verify(
     Seals show what the chain alone cannot: a tail that was cut off, or a log that was written anew. Without --trust the
     keys are believed that the seals themselves name.
     """
-    if derived and archive is None:
-        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "say which: --archive ADDRESS")
+    if derived and (archive is None or "://" not in archive):
+        raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "say which: --archive postgresql://…")
     async with source_of(session, file, archive) as source:
         chain, problem = chain_of(source, trust)
         sealed = SealedWalk(chain, source.tree.copy(), source.closing)
@@ -191,11 +196,8 @@ async def replay(
     2026-01-31T12:00:00Z, or -2h: before now, of a file before its end. What stands before --from is verified and folded.
     """
     async with source_of(session, file, archive) as source:
-        domain = source.domain
-        if source.start.next_seq:
-            where = file if file is not None else "the archive"
-            text = f"{where} begins with record {source.start.next_seq}: replay needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text, "use the folder that holds all of its stretches, with a manifest that names them")
+        domain, grows = source.domain, source.path is None
+        source.from_its_beginning("replay")
 
     async def read() -> AsyncGenerator[Message, None]:
         async with source_of(session, file, archive) as source:
@@ -204,7 +206,7 @@ async def replay(
 
     points = [point(each, option) if each is not None else Point() for each, option in ((from_, "--from"), (to, "--to"))]
     if any(each.ago is not None for each in points):
-        end = wall_clock() if file is None else await end_of(read())
+        end = wall_clock() if grows else await end_of(read())
         points = [each.at(end) for each in points]
     found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
     session.show(found, lambda: tables.replayed(found))
@@ -330,8 +332,14 @@ async def source_of(session: Session, file: Path | None, archive: str | None) ->
     """Where the log comes from: a file, a folder of stretches, the archive, or Kafka."""
     if file is not None and archive is not None:
         raise Problem(ExitCode.USAGE, "--file and --archive name two sources", "choose one")
+    if archive is not None and "://" not in archive:
+        file = Path(archive)
     if file is not None:
-        yield from_file(file)
+        source = from_file(file)
+        if session.domain not in (None, source.domain):
+            text = f"{file} is a log of {source.domain}, and {session.domain} was asked for"
+            raise Problem(ExitCode.NOT_FOUND, text, f"say --domain {source.domain}, or another file")
+        yield source
     elif archive is not None:
         async with from_archive(archive, session.domain) as source:
             yield source

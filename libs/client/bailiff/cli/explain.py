@@ -62,18 +62,16 @@ async def explain(
 
     async def pool() -> Pool:
         """As it is at the end; of Kafka's log from the client's cache on, where the log confirms that."""
-        if file is not None or archive is not None:
+        if elsewhere:
             return await log.folded()
         async with session.client() as client:
             return (await client.view(session.domain)).pool
 
     async with source_of(session, file, archive) as source:
-        domain = source.domain
-        if source.start.next_seq:
-            text = f"{file} begins with record {source.start.next_seq}: to explain needs the log from its first record on"
-            raise Problem(ExitCode.USAGE, text)
+        domain, live, elsewhere = source.domain, source.path is None, file is not None or archive is not None
+        source.from_its_beginning("explain")
     log = Log(domain, read, pool)
-    explained = await _explained(log, about, all_=all_, instead=instead, next_=next_, live=file is None)
+    explained = await _explained(log, about, all_=all_, instead=instead, next_=next_, live=live)
     shown = explained.model_dump(mode="json")
     session.show(shown, lambda: tables.explained(shown))
 

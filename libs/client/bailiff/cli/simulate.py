@@ -1,15 +1,15 @@
 """`bailiff simulate`: policies compared on a trace, by the engine itself under virtual time."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Group
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from bailiff import simulating
+from bailiff import simulating, tables
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
 from bailiff.written import write
@@ -96,7 +96,9 @@ async def simulate(
         if again is not None:
             if trace is not None or policy:
                 raise Problem(ExitCode.USAGE, "--again says all of it: leave out the trace and the policies")
-            ask, before = simulating.ask_of(again)
+            before = simulating.manifest_of(again, "simulate")
+            ask = runs.ask_from(before.get("ask", {}))
+            source = simulator("traces.catalogue").trace(ask.trace)
         else:
             if trace is None:
                 raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "what there is: bailiff simulate --list")
@@ -115,10 +117,10 @@ async def simulate(
                 _baselines(runs.BASELINES, baseline or ()), range(seeds),
             )  # fmt: skip
         with simulating.progress_bar(session.err) as tell:
-            found, lines = _run(runs, ask, tell, log)
+            found, lines = _run(runs, ask, source, tell, log)
         data = runs.summary(found)
-        told = json.dumps(runs.manifest(ask, found), indent=1, ensure_ascii=False)
-        notes = _notes(ask)
+        told = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
+        notes = _notes(ask, source)
     if manifest is not None:
         write(manifest, told + "\n")
     if log is not None:
@@ -127,27 +129,29 @@ async def simulate(
         write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
     for note in notes:
         session.say(note, "dim")
-    tables = simulator("report")
+    figures = simulator("tables")
     session.show(
         {"runs": data, "manifest": json.loads(told)},
         lambda: Group(
-            _table(tables.compared(data)), _table(tables.by_key(data, "waiting", "class "), "How long each class waits")
+            shown(*figures.compared(data)), "", Text("How long each class waits", "bold"),
+            shown(*figures.by_key(data, "waiting", "class ")),
         ),
-    )
+    )  # fmt: skip
     for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
         if path is not None:
             session.say(f"{what}: {path}")
     if before is not None:
-        _compare(session, before, json.loads(told))
+        for line in simulating.compare(before, json.loads(told), _digests):
+            session.say(line)
 
 
-def _run(runs: Any, ask: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:
+def _run(runs: Any, ask: Any, source: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:
     lines: list[str] = []
     if log is None:
-        return runs.run_all(ask, tell), lines
+        return runs.run_all(ask, source, tell), lines
     tape = simulator("logged").Logged(lines)
-    first = next(iter(ask.policies), None)
-    return runs.run_all(ask, tell, lambda label, seed: tape if (label, seed) == (first, ask.seeds[0]) else tape.nothing), lines
+    first = next(iter(ask.policies), None), ask.seeds[0]
+    return runs.run_all(ask, source, tell, lambda *run: tape if run == first else tape.nothing), lines
 
 
 def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> list[str]:
@@ -159,10 +163,9 @@ def _baselines(known: tuple[str, ...], named: list[str] | tuple[str, ...]) -> li
     return list(dict.fromkeys(named))
 
 
-def _notes(ask: Any) -> list[str]:
+def _notes(ask: Any, source: Any) -> list[str]:
     """What a reader has to know before the figures."""
     assembled, catalogue = simulator("assemble"), simulator("traces.catalogue")
-    source = catalogue.trace(ask.trace)
     workload = assembled.assemble(source, catalogue.cluster(ask.cluster), ask.choices, ask.seeds[0])
     peak = assembled.peak_demand(workload)
     seeds = f", {len(ask.seeds)} seeds" if len(ask.seeds) > 1 else ""
@@ -178,14 +181,12 @@ def _notes(ask: Any) -> list[str]:
     return notes
 
 
-def _table(told: tuple[list[str], list[list[str]]], title: str | None = None) -> Table:
-    head, rows = told
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for at, name in enumerate(head):
-        table.add_column(name, justify="left" if at == 0 else "right", no_wrap=at == 0)
+def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
+    """Figures in the house's table, as wide as they are."""
+    made = tables.table(*head, right=[name for name in head[1:] if name != "class"])
     for row in rows:
-        table.add_row(*row)
-    return table
+        made.add_row(*row)
+    return tables.Unsqueezed(made, tables.MOST_WIDTH)
 
 
 def _list(session: Session) -> None:
@@ -207,14 +208,5 @@ def _list(session: Session) -> None:
     session.show(data, lambda: "\n".join(told))
 
 
-def _compare(session: Session, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raises `Problem` where a run came out otherwise than the manifest says."""
-    for name in ("release", "logic", "trace_digest"):
-        if before.get(name) != now[name]:
-            session.say(f"{name} was {before.get(name)}, and is {now[name]}")
-    for was, found in zip(before.get("runs", ()), now["runs"], strict=False):
-        if was["digest"] != found["digest"]:
-            differs = f"expected the digest {was['digest'][:16]}…, found {found['digest'][:16]}…"
-            text = f"{found['label']}, seed {found['seed']}: {differs}"
-            raise Problem(ExitCode.FOUND_WRONG, text, "another release decides otherwise; another file is another trace")
-    session.say(f"the same as before: {len(now['runs'])} runs have the digests that the manifest says")
+def _digests(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {f"{run['label']}, seed {run['seed']}": run["digest"] for run in manifest["runs"]}

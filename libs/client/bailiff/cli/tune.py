@@ -1,25 +1,24 @@
 """`bailiff policy tune`: a few knobs of a policy turned on a trace, and what that costs whom."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from bailiff import simulating
+from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
 from bailiff.written import write
 
 from .session import Session
-from .simulate import Cluster, Compress, Every, Jobs, Length, Mix, Restart, Save, Seeds, Skip, Tiers
+from .simulate import Cluster, Compress, Every, Jobs, Length, Mix, Restart, Save, Seeds, Skip, Tiers, shown
 
 
 async def tune(
     session: Session,
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help="As for bailiff simulate.")],
+    trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="As for bailiff simulate.")] = None,
     knob: Annotated[
         list[str] | None, typer.Option("--knob", metavar="PLACE=VALUE,...", help="A place of the policy and values; repeat it.")
     ] = None,
@@ -32,7 +31,10 @@ async def tune(
         int, typer.Option("--most", min=2, max=1000, help="At most so many settings, by chance if there are more.")
     ] = 32,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with the frontier.")] = None,
-    manifest: Annotated[Path | None, typer.Option("--manifest", metavar="FILE", help="Write what was run.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")
+    ] = None,
+    again: Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")] = None,
     cluster: Cluster = None,
     seeds: Seeds = 1,
     jobs: Jobs = None,
@@ -49,39 +51,52 @@ async def tune(
 
     It shows the frontier, and no best: which point on it is right is for the owners of the pool to say.
     """
-    tuning, runs = simulator("tune"), simulator("runs")
-    turned = simulating.knobs(knob or (), knobs)
+    tuning, runs, catalogue = simulator("tune"), simulator("runs"), simulator("traces.catalogue")
+    before: dict[str, Any] | None = None
     with simulating.told():
-        source = simulator("traces.catalogue").trace(trace)
-        chosen = simulating.choices(
-            first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
-            checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=simulating.NO_LIMIT,
-            retry="10m", quotas=False,
-        )  # fmt: skip
-        base = simulating.policies([policy] if policy is not None else [])
-        ask = runs.Ask(trace, cluster or source.cluster, chosen, simulator("timeline").Delays(), base, (), range(seeds))
+        if again is not None:
+            if trace is not None or policy is not None or knob or knobs is not None:
+                raise Problem(ExitCode.USAGE, "--again says all of it: leave out the trace, the policy and the knobs")
+            before = simulating.manifest_of(again, "policy tune")
+            search = tuning.search_from(before)
+            source = catalogue.trace(search.ask.trace)
+        else:
+            if trace is None:
+                raise Problem(ExitCode.USAGE, "expected a trace, found nothing", "what there is: bailiff simulate --list")
+            turned = simulating.knobs(knob or (), knobs)
+            source = catalogue.trace(trace)
+            chosen = simulating.choices(
+                first=jobs, compress=compress, skip=skip, length=length, tiers=tiers or (), mix=mix or (),
+                checkpoint_every=checkpoint_every, save_time=save_time, restart_cost=restart_cost, mtbf=simulating.NO_LIMIT,
+                retry="10m", quotas=False,
+            )  # fmt: skip
+            base = simulating.policies([policy] if policy is not None else [])
+            delays = simulator("timeline").Delays()
+            ask = runs.Ask(trace, cluster or source.cluster, chosen, delays, base, (), range(seeds))
+            search = tuning.Search(ask, turned, most, high)
         with simulating.progress_bar(session.err) as tell:
-            points = tuning.tune(ask, turned, most, high, tell)
-    data = {"ask": ask.as_json(), "knobs": turned, "most": most, "high": high, "points": [asdict(point) for point in points]}
+            points = tuning.tune(search, source, tell)
+    data = tuning.manifest(search, source, points)
     told = json.dumps(data, indent=1, ensure_ascii=False)
     if manifest is not None:
         write(manifest, told + "\n")
     if report is not None:
-        notes = [f"{len(points)} settings on {trace}, cluster {ask.cluster}, {seeds} seed{'s' if seeds > 1 else ''}"]
-        write(report, simulator("report").frontier_page(f"Knobs of a policy on {trace}", notes, points, told))
-    session.show(data, lambda: _table(points, list(turned)))
-    if report is not None:
-        session.say(f"report: {report}")
+        asked = search.ask
+        seeded = f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}"
+        notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
+        write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, told))
+    session.show(data, lambda: shown(*simulator("tables").points_told(points)))
+    for path, what in ((report, "report"), (manifest, "manifest")):
+        if path is not None:
+            session.say(f"{what}: {path}")
+    if before is not None:
+        for line in simulating.compare(before, json.loads(told), _digests):
+            session.say(line)
 
 
-def _table(points: list[Any], names: list[str]) -> Table:
-    hours = simulator("report").hours_text
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("frontier", *names, "GPU-h lost", "high classes wait", "p95", "others wait", "evictions"):
-        table.add_column(name, justify="left" if name == "frontier" else "right", overflow="fold")
-    for point in points:
-        table.add_row(
-            "*" if point.frontier else "", *(str(point.setting[name]) for name in names), f"{point.lost:,.1f}",
-            hours(point.waited), hours(point.waited_p95), hours(point.others_waited), f"{point.evictions:,.1f}",
-        )  # fmt: skip
-    return table
+def _digests(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        f"{', '.join(f'{name}={value}' for name, value in point['setting'].items())}, seed {seed}": digest
+        for point in manifest["points"]
+        for seed, digest in zip(manifest["ask"]["seeds"], point["digests"], strict=True)
+    }

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from bailiff.moments import wall_clock
 from bailiff.policyfile import read_policy
 from bailiff.simulating import simulator
 from bailiff.whatif import Tell, other_past, whole_log
@@ -36,12 +37,14 @@ async def what_if(
 
     The log is read whole. Its arrivals, failures, requests by hand and run times are simulated twice: under the policies that
     were in force, which shows how far the simulation is from what happened, and under the other one. Nothing is sent to anybody.
+    TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
     """
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
-        log = await whole_log(source, str(file))
+        log = await whole_log(source)
+    now = wall_clock() if source.path is None else log[-1].time if log else 0
     with Progress(console=session.err, transient=True, disable=not session.err.is_terminal) as bars:
-        found, comparison = other_past(source.domain, log, rules, begin, to, _told(bars))
+        found, comparison = other_past(source.domain, log, rules, begin, to, _told(bars), now)
     said: dict[str, Any] = {"pool": source.domain, "policy": str(policy), **comparison}
     session.show(said, lambda: what_if_table(said))
     if report is not None:

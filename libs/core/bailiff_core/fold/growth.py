@@ -2,12 +2,13 @@
 
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Job, Pool, Task
+from bailiff_core.model.shape import shape_of
 from bailiff_core.records import decisions, facts
 
 from .gang import note_stale
 from .log import remember
 from .register import folds
-from .room import changing, close_plan, drop_promise, reindex, set_promise, shape_of, tasks_of
+from .room import changing, close_plan, drop_promise, reindex, set_promise, tasks_of
 
 
 @folds(decisions.JobGrown)

@@ -2,6 +2,7 @@
 
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Job, Pool
+from bailiff_core.model.shape import shape_of
 from bailiff_core.protections import displaced_asker
 from bailiff_core.queue.order import enqueue
 from bailiff_core.records import decisions, facts
@@ -11,7 +12,7 @@ from .gang import note_stale
 from .growth import drop_reserved
 from .log import remember
 from .register import folds
-from .room import changing, close_plan, drop_promise, reindex, reordering, set_phase, set_promise, shape_of, tasks_of
+from .room import changing, close_plan, drop_promise, reindex, reordering, set_phase, set_promise, tasks_of
 from .selection import close_requests_of
 
 EVICTIONS_KEPT = 64

@@ -1,15 +1,10 @@
 """Keeps each node's sums (`held`, `releasing`, `reserved`) and the pool's indices true while tasks change."""
 
-import hashlib
-import json
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from types import TracebackType
 
-from bailiff_core.canonical import canonical_json
-from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import ENDED, Eviction, Job, JobPhase, Node, Pool, Room, Task
 from bailiff_core.model.room import add, remove
@@ -183,20 +178,6 @@ def _forget_run_limit(pool: Pool, job: Job) -> None:
 
 
 # --- gangs
-
-
-def shape_of(demand: JobDemand) -> str:
-    """Equal for gangs that ask for the same."""
-    return _digest_of_shape(demand.__pydantic_serializer__.to_json(demand, include=_SHAPE, exclude_defaults=True))
-
-
-_SHAPE = {"tasks", "min_tasks", "sub_groups", "topology", "pack"}
-
-
-@lru_cache(maxsize=1024)  # jobs come in many copies
-def _digest_of_shape(asked: bytes) -> str:
-    data = json.loads(asked)
-    return hashlib.sha256(canonical_json({name: data.get(name) for name in sorted(_SHAPE)})).hexdigest()[:16]
 
 
 def phase_of(job: Job) -> JobPhase:

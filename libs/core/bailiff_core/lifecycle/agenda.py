@@ -51,17 +51,17 @@ class Line:
         self._keys = dict(keys)
         self.order = sorted(self._keys.values())
 
-    def put(self, name: str, key: Key | None) -> None:
-        """The job's key from now on; `None`: it has none."""
-        before = self._keys.get(name)
-        if before == key:
-            return
-        if before is not None:
-            del self._keys[name]
-            del self.order[bisect_left(self.order, before)]
-        if key is not None:
+    def put(self, name: str, key: Key) -> None:
+        """The job's key from now on."""
+        if self._keys.get(name) != key:
+            self.drop(name)
             self._keys[name] = key
             insort(self.order, key)
+
+    def drop(self, name: str) -> None:
+        """The job has no key from now on."""
+        if name in self._keys:
+            del self.order[bisect_left(self.order, self._keys.pop(name))]
 
 
 class Agenda:
@@ -70,11 +70,16 @@ class Agenda:
     def __init__(self) -> None:
         self._revision: int | None = None
         self._lines = {name: Line() for name in DUE}
+        self._by_rule = [(self._lines[name], due) for name, due in DUE.items()]
         self._endings = Line()
+
+    def is_of(self, pool: Pool) -> bool:
+        """Whether it goes by the policy in force."""
+        return self._revision == pool.policy_revision
 
     def refresh(self, pool: Pool, jobs: Iterable[str]) -> None:
         """Look at these jobs again, or at all where the policy is another one."""
-        if self._revision != pool.policy_revision:
+        if not self.is_of(pool):
             self._revision = pool.policy_revision
             everyone = [job for job in pool.jobs.values() if job.ended_at is None]
             for rule, due in DUE.items():
@@ -83,22 +88,33 @@ class Agenda:
             return
         for name in jobs:
             found = pool.jobs.get(name)
-            for rule, due in DUE.items():
-                self._lines[rule].put(name, None if found is None else _key(found, 0, due(pool, found)))
-            self._endings.put(name, None if found is None else _ending(found))
+            for line, due in self._by_rule:
+                moment = None if found is None else due(pool, found)
+                if found is None or moment is None:
+                    line.drop(name)
+                else:
+                    line.put(name, (0, moment, found.seq, name))
+            ends = None if found is None else _ending(found)
+            if ends is None:
+                self._endings.drop(name)
+            else:
+                self._endings.put(name, ends)
 
     def due(self, pool: Pool, rule: str) -> list[Job]:
         """Jobs whose moment has come under the rule, the one that waits longest first."""
         order = self._lines[rule].order
+        if not order or order[0][1] > pool.now:
+            return []
         return [pool.jobs[key[3]] for key in order[: bisect_left(order, (0, pool.now + 1))]]
 
     def next(self, now: int) -> int | None:
         """The first moment after `now` at which a rule has something to say."""
         found = []
         for line in self._lines.values():
-            at = bisect_left(line.order, (0, now + 1))
-            if at < len(line.order):
-                found.append(line.order[at][1])
+            if line.order:
+                at = bisect_left(line.order, (0, now + 1))
+                if at < len(line.order):
+                    found.append(line.order[at][1])
         return min(found, default=None)
 
     @property
@@ -113,8 +129,9 @@ def agenda_of(pool: Pool) -> Agenda:
         pool.agenda = Agenda()
     agenda = pool.agenda
     assert isinstance(agenda, Agenda)
-    agenda.refresh(pool, pool.stale_times)
-    pool.stale_times.clear()
+    if pool.stale_times or not agenda.is_of(pool):
+        agenda.refresh(pool, pool.stale_times)
+        pool.stale_times.clear()
     return agenda
 
 

@@ -7,6 +7,7 @@ at a time, then surplus sub-groups, and after those its core, whole.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from .demand import JobDemand
 from .pool import Job, Task
@@ -26,7 +27,9 @@ def next_unit(job: Job) -> Unit | None:
     if job.eviction is not None or _complete(job):
         return None
     if not job.tasks and not job.demand.sub_groups and job.demand.min_tasks is None:
-        return Unit(job, tuple(_in_order(job.demand, range(job.size))), core=True)
+        groups = job.demand.tasks
+        everybody = _by_text(groups[0].count) if len(groups) == 1 else tuple(_in_order(job.demand, range(job.size)))
+        return Unit(job, everybody, core=True)
     root = _tree(job, allocated_tasks(job))
     indices = root.wants()
     return Unit(job, tuple(indices), core=not root.satisfied) if indices else None
@@ -258,6 +261,12 @@ def _tree(job: Job, allocated: list[Task]) -> _Leaf | _Group:
     if "" in members:
         top.append(leaf("", None))
     return _Group("", len(top), top)
+
+
+@lru_cache(maxsize=256)
+def _by_text(count: int) -> tuple[int, ...]:
+    """`_in_order` of so many tasks of one kind."""
+    return tuple(sorted(range(count), key=str))
 
 
 def _in_order(demand: JobDemand, indices: range | list[int]) -> list[int]:

@@ -13,7 +13,7 @@ from .rooms import Rooms
 from .solve import NoFit, pack
 from .together import Dealt, Together
 
-__all__ = ["GangPlace", "NoFit", "TaskPlace", "place_unit"]
+__all__ = ["GangPlace", "NoFit", "TaskPlace", "interchangeable", "place_unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,12 @@ def _places(rooms: Rooms, unit: Unit, budget: Budget, *, promised: bool) -> Deal
     if isinstance(found, NoFit):
         found = pack(rooms, wanted, where, budget, later=True)
     return found if isinstance(found, NoFit) else [(needs, found)]
+
+
+def interchangeable(unit: Unit) -> bool:
+    """Whether its tasks all need the same, and stand anywhere: then where they fit, they fit with more room, too."""
+    needs = needs_of_unit(unit)
+    return len(needs) == 1 and not next(iter(needs)).shared and not has_rules(unit.job.demand)
 
 
 def spreads(rooms: Rooms, unit: Unit) -> bool:

@@ -1,10 +1,9 @@
 """Who stands where, for looking at few of very many jobs: brought up to date with the scene, never rebuilt.
 
 For each node, how many whole GPUs what is preemptible holds there, by priority, and since when the work on each of them
-would be lost. For each group that rules cannot tell apart, who is in it.
+would be lost.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -15,17 +14,18 @@ from bailiff_core.model.pool import Job, Node, Pool
 from bailiff_core.model.sharing import shares_devices
 from bailiff_core.model.units import holds
 
+from .alike import Group
+
 Ints = NDArray[np.int64]
-Group = tuple[str, int, str, bool]  # phase, priority, project, preemptible
 NOT_YET = 1 << 60  # since when work is lost that has not begun
 
 
 @dataclass(slots=True)
 class Standing:
-    """One job: its group, since when its work would be lost, and what it holds by node. shrinks: it has surplus."""
+    """One job: its group, its seq, since when its work would be lost, and what it holds by node. shrinks: it has surplus."""
 
     group: Group
-    age: tuple[int, str]
+    seq: int
     since: int
     shrinks: bool
     tasks: int
@@ -94,7 +94,7 @@ class Level:
         _fewest(self.tasks_for[number], [gpus for _, share in here for gpus in share.of_tasks])
         _least(self.least[number], [size for standing, share in here for size in _pieces(standing, share)])
         self.shrinks[number] = any(standing.shrinks for standing, _ in here)
-        self.youngest[number] = max((standing.age[0] for standing, _ in here), default=0)
+        self.youngest[number] = max((standing.seq for standing, _ in here), default=0)
 
     def put_all(self, held: dict[int, list[tuple[Standing, Share]]]) -> None:
         """`put` for many nodes."""
@@ -117,7 +117,7 @@ class Level:
             at += range(number * (width - 1), number * (width - 1) + len(gpus))
             largest.append(max([share.stays for _, share in here]))
             nothing.append(sum([share.for_nothing for _, share in here]))
-            youngest.append(max([standing.age[0] for standing, _ in here]))
+            youngest.append(max([standing.seq for standing, _ in here]))
             shrinking = any(standing.shrinks for standing, _ in here)
             shrinks.append(shrinking)
             fewest_jobs.add(sizes)
@@ -183,7 +183,6 @@ class Holdings:
 
     of: dict[str, Standing] = field(default_factory=dict)
     on: dict[int, dict[str, None]] = field(default_factory=dict)
-    groups: dict[Group, list[tuple[int, str]]] = field(default_factory=dict)
     levels: dict[int, Level] = field(default_factory=dict)
     all_gpus: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     widest: int = 0
@@ -204,10 +203,6 @@ class Holdings:
         """Whether these nodes find their place in the arrays; otherwise it has to be made anew."""
         return all(node.number < len(self.all_gpus) and len(node.devices) <= self.widest for node in nodes)
 
-    def priorities(self) -> list[int]:
-        """All priorities of jobs that hold room."""
-        return sorted({group[1] for group in self.groups})
-
     def refresh(self, pool: Pool, jobs: Iterable[str]) -> None:
         """Look at these jobs anew."""
         rows: dict[int, None] = {}
@@ -221,7 +216,6 @@ class Holdings:
                 after = self.of[name] = _standing(job)
                 self.tasks += after.tasks
                 self.gpus += after.gpus
-                insort(self.groups.setdefault(after.group, []), after.age)
                 for number in after.nodes:
                     self.on.setdefault(number, {})[name] = None
                 rows.update(dict.fromkeys(after.nodes))
@@ -236,15 +230,12 @@ class Holdings:
             standing = self.of[name] = _standing(pool.jobs[name])
             phase, priority, _, preemptible = standing.group
             self.tasks += standing.tasks
-            self.groups.setdefault(standing.group, []).append(standing.age)
             for number, share in standing.nodes.items():
                 self.gpus += share.gpus + share.for_nothing
                 self.on.setdefault(number, {})[name] = None
                 staying[number] += share.stays
                 if preemptible and phase != "evicting":
                     held.setdefault(priority, {}).setdefault(number, []).append((standing, share))
-        for members in self.groups.values():
-            members.sort()
         self.all_gpus[:] = staying
         for priority in sorted(held):
             self.levels[priority] = Level.empty(len(self.all_gpus), self.widest)
@@ -253,10 +244,6 @@ class Holdings:
     def _leave(self, name: str, before: Standing) -> None:
         self.tasks -= before.tasks
         self.gpus -= before.gpus
-        members = self.groups[before.group]
-        del members[bisect_left(members, before.age)]
-        if not members:
-            del self.groups[before.group]
         for number in before.nodes:
             del self.on[number][name]
 
@@ -302,4 +289,4 @@ def _standing(job: Job) -> Standing:
             share.of_tasks.append(gpus)
     since = NOT_YET if job.last_start is None else max(job.last_start, job.last_checkpoint or 0)
     shrinks = count > job.minimum or bool(job.demand.sub_groups)
-    return Standing((job.phase, job.priority, job.project, job.preemptible), (job.seq, job.id), since, shrinks, count, nodes)
+    return Standing((job.phase, job.priority, job.project, job.preemptible), job.seq, since, shrinks, count, nodes)

@@ -121,16 +121,13 @@ class _Buckets:
         entry = (node.name, node)
         if before is not None:
             entries = self.lists[before]
-            del entries[bisect_left(entries, node.name, key=_name)]
+            del entries[bisect_left(entries, (node.name,))]
             if not entries:
                 del self.lists[before]
             del self._shape_of[node]
         if shape is not None:
             entries = self.lists.setdefault(shape, [])
-            if not entries or entries[-1][0] < node.name:
-                entries.append(entry)
-            else:
-                insort(entries, entry, key=_name)
+            entries.insert(bisect_left(entries, (node.name,)), entry)
             self._shape_of[node] = shape
 
 
@@ -158,10 +155,6 @@ class _SharedFirst:
 
 
 def _rank(entry: tuple[tuple[object, ...], NodeRoom]) -> tuple[object, ...]:
-    return entry[0]
-
-
-def _name(entry: Entry) -> str:
     return entry[0]
 
 

@@ -65,6 +65,8 @@ def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, late
 
     Room now goes before room later. Sharers wait for a device that is shared already rather than open another.
     """
+    if not (later or need.shared or where.spread):
+        return _fill_now(rooms, need, wanted, where)
     if (wanted > 1 or need.shared) and not has_room(rooms, need, wanted, where, later=later or need.shared):
         return None
     if need.shared:
@@ -90,6 +92,18 @@ def fill(rooms: Rooms, need: Need, wanted: int, where: Where = ANYWHERE, *, late
                 break
         if not wanted:
             return chunks
+    return None
+
+
+def _fill_now(rooms: Rooms, need: Need, wanted: int, where: Where) -> list[Chunk] | None:
+    """`fill` with whole devices on what is free now, packed: whether there is enough is known before any of it is taken."""
+    found: list[tuple[Offer, int]] = []
+    for offer in offers(rooms, need, where, later=False):
+        count = min(offer.count, wanted)
+        found.append((offer, count))
+        wanted -= count
+        if not wanted:
+            return [take_chunk(rooms, need, offer.node, offer.suited, count, later=False) for offer, count in found]
     return None
 
 

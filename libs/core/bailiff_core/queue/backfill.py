@@ -11,10 +11,9 @@ from bailiff_core.model.pool import Job, Room
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
+from bailiff_core.placement.gang import GangPlace, NoFit, interchangeable, place_unit
 from bailiff_core.placement.need import Need, needs_of_unit
 from bailiff_core.placement.packing import ANYWHERE, has_room
-from bailiff_core.placement.parts import has_rules
 from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.scene import Scene
 
@@ -41,13 +40,23 @@ class Backfill:
         self.kept_out: dict[str, None] = {}
 
     @property
+    def known(self) -> bool:
+        """Whether it has been looked for."""
+        return self._kept is not None
+
+    @property
     def kept(self) -> dict[int, Room]:
         """What is kept for the head of the room that is, or is about to be, free: by node."""
         if self._kept is None:
-            self._kept = {}
-            mark = self._scene.rooms.mark()
-            self._look(mark)
-            self._scene.rooms.rollback(mark)
+            scene, pool = self._scene, self._scene.pool
+            found_for = (scene.version, pool.seq, pool.now, self._head.job.id, self._head.indices)
+            if scene.kept is None or scene.kept[0] != found_for:
+                self._kept = {}
+                mark = scene.rooms.mark()
+                self._look(mark)
+                scene.rooms.rollback(mark)
+                scene.kept = found_for, self._kept, self._starts
+            _, self._kept, self._starts = scene.kept
         return self._kept
 
     @property
@@ -91,9 +100,8 @@ class Backfill:
             if end is None:
                 return
             last = max(last, end)
-        (need, *others) = self._wanted
-        exact = not (others or need.shared or has_rules(self.head.demand))
-        found = self._counted(need, last) if exact else self._searched(endings.until(last))
+        counts = interchangeable(self._head)
+        found = self._counted(next(iter(self._wanted)), last) if counts else self._searched(endings.until(last))
         if found is None:
             return
         place, self._starts = found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bailiff_core.lifecycle.agenda import KNOWN_END, UNKNOWN_END, Key, agenda_of
 from bailiff_core.model.pool import Job, Node, Pool, Room, Task
 from bailiff_core.model.room import add, more
-from bailiff_core.model.sharing import amount_of
+from bailiff_core.model.sharing import amount_of, shares_devices
 from bailiff_core.model.units import Unit, holds, whole
 from bailiff_core.placement.need import Need
 from bailiff_core.placement.rooms import NodeRoom, Rooms
@@ -26,7 +26,8 @@ PROMISED = 2  # who has not begun ends after all that run
 RANK = 1 << 61  # what a rank adds to a moment
 NEVER = (1 << 63) - 1
 NEEDS_KEPT = 32
-ROOM_PARTS = 4  # devices as a mask, CPU, memory, slots
+ROOM_PARTS = 4
+Parts = tuple[int, int, int, int]  # devices as a mask, CPU, memory, slots
 
 
 class End(NamedTuple):
@@ -66,7 +67,7 @@ class Endings:
     def __init__(self, pool: Pool, rooms: Rooms) -> None:
         self._pool, self._rooms = pool, rooms
         rows = max(pool.nodes, default=-1) + 1
-        self._members: dict[str, dict[int, list[Task]]] = {}
+        self._standing: dict[str, dict[int, Room | list[Task]]] = {}
         self._on: dict[int, dict[str, None]] = {}
         self._starting: dict[int, None] = {}
         self._now = pool.now
@@ -85,21 +86,20 @@ class Endings:
         """Look at these jobs and nodes anew, and at those who begin just now."""
         stale = dict.fromkeys(nodes)
         for name in jobs:
-            before = self._members.pop(name, {})
+            before = self._standing.pop(name, {})
             job = self._pool.jobs.get(name)
-            now = _members(job) if job is not None and name in self._pool.active else {}
+            now = _standing(job) if job is not None and name in self._pool.active else {}
             for number in before:
                 del self._on[number][name]
             for number in now:
                 self._on.setdefault(number, {})[name] = None
             if now:
-                self._members[name] = now
+                self._standing[name] = now
             stale.update(dict.fromkeys((*before, *now)))
         if self._now != self._pool.now:
             self._now = self._pool.now
             stale.update(self._starting)
-        for number in stale:
-            self._count(number)
+        self._count(list(stale))
         self._changed += stale
         if len(self._changed) > 4 * len(self._moments):
             self._changed.clear()
@@ -159,12 +159,30 @@ class Endings:
             return End(RANK + self._pool.now, job.seq) if limit is None else End(self._pool.now + limit, job.seq)
         return End(PROMISED * RANK, job.seq) if job.phase == "reserved" else None
 
-    def _count(self, number: int) -> None:
-        """What is free on the node after each end there."""
+    def _count(self, numbers: list[int]) -> None:
+        """What is free on these nodes after each end there."""
+        if not numbers:
+            return
+        lines = [self._line(number) for number in numbers]
+        self._widen(max(len(line) for line in lines) - 1)
+        width = self._moments.shape[1]
+        moments, seqs, rooms = [], [], []
+        for line in lines:
+            filling = width + 1 - len(line)
+            moments.append([end.moment for end, _ in line[1:]] + [NEVER] * filling)
+            seqs.append([end.seq for end, _ in line[1:]] + [0] * filling)
+            rooms.append([room for _, room in line] + [line[-1][1]] * filling)
+        self._moments[numbers], self._seqs[numbers] = moments, seqs
+        self._rooms_after[:, numbers] = np.array(rooms, np.int64).transpose(2, 0, 1)
+
+    def _line(self, number: int) -> list[tuple[End, Parts]]:
+        """What is free on the node now, and after each end there."""
         node = self._rooms.nodes.get(number)
         self._starting.pop(number, None)
+        if node is None:
+            return [(NOBODY, _parts(Room()))]
         ends: list[tuple[End, str]] = []
-        for name in self._on.get(number, ()) if node is not None else ():
+        for name in self._on.get(number, ()):
             job = self._pool.jobs[name]
             end = self._end_of(job)
             if end is not None:
@@ -172,33 +190,24 @@ class Endings:
             if job.phase == "starting":
                 self._starting[number] = None
         ends.sort()
-        width = self._moments.shape[1]
-        if len(ends) > width:
-            more_of = max(len(ends), 2 * width) - width
+        room = node.later
+        line = [(NOBODY, _parts(room))]
+        for end, name in ends:
+            stands = self._standing[name][number]
+            amount = stands if isinstance(stands, Room) else _amount(self._pool.jobs[name], stands, node)
+            room = more(room, amount, node.units, node.usable)
+            line.append((end, _parts(room)))
+        return line
+
+    def _widen(self, width: int) -> None:
+        """So many end on one node."""
+        before = self._moments.shape[1]
+        if width > before:
+            more_of = max(width, 2 * before) - before
             self._moments = np.pad(self._moments, ((0, 0), (0, more_of)), constant_values=NEVER)
             self._seqs = np.pad(self._seqs, ((0, 0), (0, more_of)))
             self._rooms_after = np.pad(self._rooms_after, ((0, 0), (0, 0), (0, more_of)), mode="edge")
             self._openings.clear()
-            width += more_of
-        rooms = [Room() if node is None else node.later]
-        for _, name in ends:
-            assert node is not None
-            rooms.append(more(rooms[-1], self._amount(name, node), node.units, node.usable))
-        self._moments[number] = [end.moment for end, _ in ends] + [NEVER] * (width - len(ends))
-        self._seqs[number] = [end.seq for end, _ in ends] + [0] * (width - len(ends))
-        rooms += rooms[-1:] * (width - len(ends))
-        self._rooms_after[:, number] = (
-            [_signed(room.devices) for room in rooms],
-            [room.cpu_milli for room in rooms],
-            [room.memory_bytes for room in rooms],
-            [room.slots for room in rooms],
-        )
-
-    def _amount(self, name: str, node: NodeRoom) -> Room:
-        job, amount = self._pool.jobs[name], Room()
-        for task in self._members[name][node.number]:
-            add(amount, *amount_of(node.node, job.group(task.index), task.devices))
-        return amount
 
     def _opening(self, need: Need) -> _Opening:
         suited = self._rooms.suited(need)
@@ -260,12 +269,30 @@ def _begins(now: int, job: Job) -> Key:
     return (UNKNOWN_END, now, job.seq, job.id) if limit is None else (KNOWN_END, now + limit, job.seq, job.id)
 
 
-def _members(job: Job) -> dict[int, list[Task]]:
-    found: dict[int, list[Task]] = {}
+def _standing(job: Job) -> dict[int, Room | list[Task]]:
+    """By node, what the job's tasks take of it; of jobs that share devices, whose amounts go by the devices, the tasks."""
+    shares = any(map(shares_devices, job.demand.tasks))
+    members: dict[int, list[Task]] = {}
+    amounts: dict[int, Room] = {}
     for task in job.tasks:
         if task.eviction is None and holds(task):
-            found.setdefault(task.node, []).append(task)
-    return found
+            if shares:
+                members.setdefault(task.node, []).append(task)
+            else:
+                group = job.group(task.index)
+                add(amounts.setdefault(task.node, Room()), task.devices, group.cpu_milli, group.memory_bytes)
+    return {**amounts, **members}
+
+
+def _amount(job: Job, tasks: list[Task], node: NodeRoom) -> Room:
+    amount = Room()
+    for task in tasks:
+        add(amount, *amount_of(node.node, job.group(task.index), task.devices))
+    return amount
+
+
+def _parts(room: Room) -> Parts:
+    return _signed(room.devices), room.cpu_milli, room.memory_bytes, room.slots
 
 
 def _signed(mask: int) -> int:

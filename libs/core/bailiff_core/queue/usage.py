@@ -66,9 +66,8 @@ class Usage:
         if len(self._journal) > JOURNAL_KEPT:
             self._forgotten += len(self._journal)
             self._journal.clear()
-        for number in pool.stale_nodes:
-            self._count_node(pool.nodes[number])
-        resized = self._set_sizes()
+        changed = [self._count_node(pool.nodes[number]) for number in pool.stale_nodes]
+        resized = any(changed) and self._set_sizes()
         if pool.policy is not self._policy:  # another tree perhaps, and what is preemptible may have changed for all jobs
             self._begin(pool)
             return
@@ -249,13 +248,14 @@ class Usage:
             frozenset(task.index for task in job.tasks if task.index not in stays),
         )
 
-    def _count_node(self, node: Node) -> None:
+    def _count_node(self, node: Node) -> bool:
+        """Whether its devices are of other sizes now."""
         capacity, health = node.capacity, [device.healthy for device in node.devices]
         usable = capacity.devices & ~node.quarantined
         made_of = (node.devices, health, node.takes_work, usable, capacity.cpu_milli, capacity.memory_bytes)
         known = self._made_of.get(node.number)
         if known is not None and known[0] is node.devices and known[1:] == made_of[1:]:
-            return
+            return False
         self._made_of[node.number] = made_of
         before, sizes_before = self._nodes.pop(node.number, (NOTHING, ()))
         now, sizes = _capacity(node)
@@ -269,6 +269,7 @@ class Usage:
                 self._sizes[size] -= 1
                 if not self._sizes[size]:
                     del self._sizes[size]
+        return sizes != sizes_before
 
     def _set_sizes(self) -> bool:
         """Whether the smallest device is another one now."""

@@ -9,6 +9,7 @@ class Payload(Document):
     """Data of one record type. `ESSENTIAL`: the fold needs it, so a reader that does not know it must stop."""
 
     NAME: ClassVar[str]
+    TYPE: ClassVar[str]
     VERSION: ClassVar[int] = 1
     KIND: ClassVar[Literal["fact", "decision"]]
     ESSENTIAL: ClassVar[bool] = True
@@ -18,12 +19,13 @@ class Payload(Document):
         if "KIND" in cls.__dict__:
             return  # Fact and Decision themselves
         cls.NAME = cls.__name__
-        AUDIT_TYPES[cls.type_name()] = cls
+        cls.TYPE = f"bailiff.audit.{cls.__name__}.v{cls.VERSION}"
+        AUDIT_TYPES[cls.TYPE] = cls
 
     @classmethod
     def type_name(cls) -> str:
         """The CloudEvents type, such as `bailiff.audit.JobPlaced.v1`."""
-        return f"bailiff.audit.{cls.__name__}.v{cls.VERSION}"
+        return cls.TYPE
 
 
 AUDIT_TYPES: dict[str, type[Payload]] = {}

@@ -13,6 +13,10 @@ from .payload import AUDIT_TYPES, Payload
 CONTENT_TYPE = ("content-type", b"application/json")
 EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+Header = tuple[str, bytes]
+SPEC_VERSION: Header = ("ce_specversion", b"1.0")
+TURN_ENDS: Header = ("ce_turnend", b"true")
+TURN_GOES_ON: Header = ("ce_turnend", b"false")
 
 
 class UnreadableRecord(Exception):
@@ -67,9 +71,20 @@ def time_text(time: int) -> str:
     return f"{_second_text(second)}.{micros:06d}Z"
 
 
+@lru_cache(maxsize=64)  # the records of a turn have one time
+def _time_bytes(time: int) -> bytes:
+    return time_text(time).encode()
+
+
 @lru_cache(maxsize=64)  # much happens within a second
 def _second_text(second: int) -> str:
-    return (EPOCH_START + timedelta(seconds=second)).isoformat().removesuffix("+00:00")
+    day, second = divmod(second, 86_400)
+    return f"{_day_text(day)}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+@lru_cache(maxsize=64)
+def _day_text(day: int) -> str:
+    return (EPOCH_START + timedelta(days=day)).date().isoformat()
 
 
 @lru_cache(maxsize=64)  # the records of a turn have one time
@@ -86,29 +101,54 @@ def encode(record: Record) -> Wire:
     data = record.data
     if data is None:
         raise ValueError(f"{record.type} has no data to encode")
-    inputs = ",".join([f"{position}={offset}" for position, offset in record.inputs]) if record.inputs else ""
+    same = _same(record.domain, record.writer, record.engine, record.type, data.ESSENTIAL)
     headers = [
         CONTENT_TYPE,
-        ("ce_specversion", b"1.0"),
-        ("ce_id", b"%b:%d" % (record.domain.encode(), record.seq)),
-        ("ce_source", f"/bailiff/{record.domain}/{record.writer}".encode()),
-        ("ce_type", record.type.encode()),
-        ("ce_time", time_text(record.time).encode()),
-        ("ce_domain", record.domain.encode()),
+        SPEC_VERSION,
+        ("ce_id", b"%b:%d" % (same.domain[1], record.seq)),
+        same.source,
+        same.type,
+        ("ce_time", _time_bytes(record.time)),
+        same.domain,
         ("ce_seq", b"%d" % record.seq),
         ("ce_epoch", b"%d" % record.epoch),
         ("ce_turn", b"%d" % record.turn),
-        ("ce_turnend", b"true" if record.turn_end else b"false"),
+        TURN_ENDS if record.turn_end else TURN_GOES_ON,
         ("ce_prev", record.prev.encode()),
-        ("ce_essential", b"true" if data.ESSENTIAL else b"false"),
-        ("ce_engine", record.engine.encode()),
+        same.essential,
+        same.engine,
         ("ce_policy", b"%d" % record.policy),
-        ("ce_cause", record.cause.encode()),
-        ("ce_inputs", inputs.encode()),
-        ("ce_actor", record.actor.encode()),
-        ("ce_auth", record.auth.encode()),
     ]
+    if record.cause:
+        headers.append(("ce_cause", record.cause.encode()))
+    if record.inputs:
+        headers.append(("ce_inputs", ",".join([f"{position}={offset}" for position, offset in record.inputs]).encode()))
+    if record.actor:
+        headers.append(("ce_actor", record.actor.encode()))
+    if record.auth:
+        headers.append(("ce_auth", record.auth.encode()))
     return Wire(tuple([header for header in headers if header[1]]), data.to_json())
+
+
+class _Same(NamedTuple):
+    """Headers that many records have alike."""
+
+    source: Header
+    type: Header
+    domain: Header
+    essential: Header
+    engine: Header
+
+
+@lru_cache(maxsize=256)
+def _same(domain: str, writer: str, engine: str, kind: str, essential: bool) -> _Same:
+    return _Same(
+        ("ce_source", f"/bailiff/{domain}/{writer}".encode()),
+        ("ce_type", kind.encode()),
+        ("ce_domain", domain.encode()),
+        ("ce_essential", b"true" if essential else b"false"),
+        ("ce_engine", engine.encode()),
+    )
 
 
 def record_hash(wire: Wire) -> str:

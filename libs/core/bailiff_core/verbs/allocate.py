@@ -8,7 +8,7 @@ from bailiff_core.model.pool import Job, Pool
 from bailiff_core.model.units import Unit, next_unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
-from bailiff_core.placement.gang import GangPlace
+from bailiff_core.placement.gang import GangPlace, NoFit, interchangeable
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.protections.no_borrowing import keeps_from_borrowing
 from bailiff_core.protections.schedule_timeout import lets_others_pass
@@ -100,6 +100,12 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
     if backfill is not None and waits and shape in backfill.kept_out:
         return _pass_over(pool, unit, backfill)
     mark = scene.mark()
+    beside: GangPlace | NoFit | None = None
+    if backfill is not None and waits and backfill.known and interchangeable(unit):
+        beside = backfill.place(unit, _budget(pool))  # where there is room beside what is kept, there is room
+        scene.rollback(mark)
+        if isinstance(beside, GangPlace):
+            return over_bounds(scene, unit, beside) or beside
     place = place_within_bounds(scene, unit, _budget(pool))
     scene.rollback(mark)
     if isinstance(place, str):
@@ -108,7 +114,7 @@ def _find(pool: Pool, unit: Unit, backfill: Backfill | None) -> GangPlace | str:
         pool.unplaceable[shape] = place.why
         return place.why
     if backfill is not None and waits:
-        place = backfill.place(unit, _budget(pool))
+        place = beside or backfill.place(unit, _budget(pool))
         scene.rollback(mark)
         if not isinstance(place, GangPlace):
             backfill.kept_out[shape] = None

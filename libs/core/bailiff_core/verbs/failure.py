@@ -1,7 +1,6 @@
 """Which job a failing decision was about, so that it can be held and the rest can go on."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from bailiff_core.model.pool import Job
 
@@ -14,10 +13,17 @@ class DecisionError(Exception):
         self.job = job
 
 
-@contextmanager
-def about(job: Job) -> Iterator[None]:
+class about:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as what stands inside
     """Whatever goes wrong inside is about this job. Raises `DecisionError`."""
-    try:
-        yield
-    except Exception as cause:
-        raise DecisionError(job.id, cause) from cause
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            raise DecisionError(self._job.id, error) from error

@@ -93,7 +93,7 @@ class Losers:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.lowest: dict[str, int] = {}
-        for phase, priority, project, preemptible in scene_of(pool).holdings.groups:
+        for phase, priority, project, preemptible in scene_of(pool).alike.groups:
             if preemptible and phase != "evicting":
                 self.lowest[project] = min(priority, self.lowest.get(project, priority))
         self.anybody = bool(self.lowest)

@@ -11,7 +11,7 @@ from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.policy import Verb
 from bailiff_core.model.pool import Job, Pool, Task
 from bailiff_core.model.units import Unit, allocated_tasks, victim_units, whole
-from bailiff_core.placement.holdings import Group
+from bailiff_core.placement.alike import Group
 from bailiff_core.protections import Shields, already_leaving, displaced_asker
 from bailiff_core.scene import Scene
 
@@ -84,7 +84,7 @@ class Board:
         self.pool = scene.pool
         self._for_others = FEW_LOOKED_AT * (askers - 1)
         self.scene = scene
-        self.scale = Scale.of(scene.pool.rules.preemption, scene.holdings)
+        self.scale = Scale.of(scene.pool.rules.preemption, scene.holdings, scene.alike)
         self._jobs: list[Job] | None = None
         self._units: dict[str, list[tuple[Unit, Price, bool]]] = {}
         self._gone: dict[str, int] = {}
@@ -109,14 +109,15 @@ class Board:
         shields = Shields(self.pool, verb, asker)
         if not shields.by_group:
             return None
-        holdings, jobs = self.scene.holdings, self.pool.jobs
+        alike, jobs = self.scene.alike, self.pool.jobs
         apart: dict[Group, dict[str, None]] = {}
         for job in [asker, *(jobs[name] for name, units in self._gone.items() if units >= len(self._steps_of(jobs[name])))]:
-            if job.id in holdings.of:
-                apart.setdefault(holdings.of[job.id].group, {})[job.id] = None
+            group = alike.group_of(job.id)
+            if group is not None:
+                apart.setdefault(group, {})[job.id] = None
         found = Groups()
         found.shield(already_leaving.NAME, len(self._gone), ((jobs[name].seq, name) for name in self._gone))
-        for group, members in holdings.groups.items():
+        for group, members in alike.groups.items():
             others = apart.get(group, {})
             count = len(members) - len(others)
             rule = shields.excluded_by(whole(jobs[members[0][1]]))

@@ -21,6 +21,7 @@ from bailiff_core.model.places import bits
 from bailiff_core.model.policy import PreemptionRules
 from bailiff_core.model.pool import Job, Node, Pool, Task
 from bailiff_core.model.sharing import share_of, shares_devices
+from bailiff_core.placement.alike import Alike
 from bailiff_core.placement.holdings import Holdings
 
 MOST_CLASSES = 64
@@ -105,7 +106,7 @@ class Scale:
     of_level: tuple[int, ...]
 
     @classmethod
-    def of(cls, rules: PreemptionRules, holdings: Holdings) -> "Scale":
+    def of(cls, rules: PreemptionRules, holdings: Holdings, alike: Alike) -> "Scale":
         """A scale for any set of victims among these jobs."""
         gpus, tasks, count = holdings.gpus, holdings.tasks, len(holdings.of)
         most_lost = 1000 * gpus * (rules.max_counted_loss + rules.restart_cost) // 1_000_000 + count
@@ -117,7 +118,7 @@ class Scale:
         of_share = unit
         unit *= 2 * (1000 * gpus + 1) + 1
         ranks = {}
-        for priority in holdings.priorities():
+        for priority in alike.priorities():
             ranks[priority] = unit
             unit *= 2 * (1000 * gpus + 1) + 1
         return cls(ranks, of_share, tuple(of_level))

@@ -191,7 +191,7 @@ def _under_share(batch: Batch) -> dict[str, bool]:
     """Projects over their quota and not over their fair share in GPUs, as they are before anything is taken."""
     usage = batch.scene.usage
     found = {}
-    for project in dict.fromkeys(group[2] for group in batch.scene.holdings.groups):
+    for project in dict.fromkeys(group[2] for group in batch.scene.alike.groups):
         leaf = usage.tree.leaf_of(project)
         quota = usage.tree.branches[leaf].quota.gpu_milli
         used, share = usage.allocated(leaf).gpu_milli, batch.shares.get(leaf, NOTHING).gpu_milli

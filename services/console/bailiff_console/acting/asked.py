@@ -9,26 +9,12 @@ import orjson
 from pydantic import ValidationError
 
 from bailiff_bus.complaints import complaints, found_text
-from bailiff_bus.messages import (
-    CancelJob,
-    DrainNode,
-    EvictJob,
-    MigrateJob,
-    PauseJob,
-    RequestBody,
-    ScaleJob,
-    SetJob,
-    UndrainNode,
-    UnpauseJob,
-)
+from bailiff_bus.messages import RequestBody
 from bailiff_bus.policyfile import no_such_field, slips
 from bailiff_console.problems import Fault, Refused
 
-SUBMIT = "submit"
-KINDS: Mapping[str, type[RequestBody]] = {
-    "cancel": CancelJob, "pause": PauseJob, "resume": UnpauseJob, "migrate": MigrateJob, "evict": EvictJob, "scale": ScaleJob,
-    "set": SetJob, "drain": DrainNode, "undrain": UndrainNode,
-}  # fmt: skip
+from .kinds import KINDS, SUBMIT
+
 OF_ALL = {"kind": True, "id": False}
 ID = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 Some = TypeVar("Some")

@@ -17,7 +17,8 @@ from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
 
 from .answers import Answers
-from .asked import SUBMIT, Asked
+from .asked import Asked
+from .kinds import SUBMIT
 from .pools import Following, Pools
 from .telling import job_of
 from .thinker import Thinker

@@ -1,12 +1,13 @@
 """What people ask for over HTTP: requests, previews, plans, policies, what-ifs."""
 
-import re
 from typing import Annotated, Any
 
 import yaml
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from bailiff.moments import point
+from bailiff.problem import Problem
 from bailiff_console.door.body import whole_body
 from bailiff_console.door.headers import OWN
 from bailiff_console.door.routes import Signed
@@ -18,7 +19,7 @@ from .whatifs import WhatIfs
 
 router = APIRouter()
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-MOMENT = re.compile(r"[0-9]{1,18}|[0-9]{4}-[0-9]{2}-[0-9]{2}[0-9T:.+Z -]{0,30}", re.ASCII)
+LONGEST_POINT = 64
 
 Body = Annotated[bytes, Depends(whole_body)]
 
@@ -77,10 +78,8 @@ async def what_if(pool: str, person: Signed, desk: AtDesk, asking: Asking, body:
     asked: dict[str, Any] = {"yaml": text_in(fields, "yaml", LARGEST_POLICY)}
     for name in ("from", "to"):
         asked[name] = fields.get(name) or None
-        if asked[name] is not None and not (isinstance(asked[name], str) and MOMENT.fullmatch(asked[name])):
-            raise Refused(400, f"{name}: expected a seq, or a time such as 2026-11-21T12:00", [
-                {"where": name, "text": "expected a seq, or a time such as 2026-11-21T12:00"}
-            ])  # fmt: skip
+        if asked[name] is not None:
+            _check_point(asked[name], name)
     followed = desk.followed(pool)
     faults = (await desk.thinker.ask("policy", {"yaml": asked["yaml"]}, followed.pool))["faults"]
     if faults:
@@ -88,6 +87,15 @@ async def what_if(pool: str, person: Signed, desk: AtDesk, asking: Asking, body:
     records = followed.pool.seq + 1
     begun = asking.start(person, followed.name, {**asked, "records": records}, records)
     return JSONResponse({"id": begun.id}, 202)
+
+
+def _check_point(text: object, name: str) -> None:
+    if not isinstance(text, str) or len(text) > LONGEST_POINT:
+        raise Refused(400, f"{name}: expected a record's number or a time, as text")
+    try:
+        point(text, name)
+    except Problem as problem:
+        raise Refused(400, str(problem), [{"where": name, "text": str(problem)}]) from None
 
 
 @router.get("/api/what-ifs/{id}")

@@ -16,6 +16,7 @@ from bailiff_core.model.pool import Pool
 MODULE = "bailiff_console.acting.thinker_child"
 LONGEST_ANSWER = 64 << 20
 MOST_WAITING = 20
+STARTS_WITHIN_S = 120.0
 
 
 class Thinker:
@@ -36,8 +37,9 @@ class Thinker:
         try:
             await self._my_turn()
             try:
+                process = await self._started()
                 async with asyncio.timeout(self._patience):
-                    found = await self._exchange(question, fields, pool)
+                    found = await self._exchange(process, question, fields, pool)
             except TimeoutError:
                 await self.close()
                 raise _busy(f"to find out takes more than {self._patience:g} s in this pool: it was given up") from None
@@ -52,7 +54,7 @@ class Thinker:
 
     async def _my_turn(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(2 * self._patience):
                 await self._turn.acquire()
         except TimeoutError:
             raise _busy("others ask what would happen, and that takes long in this pool") from None
@@ -64,8 +66,9 @@ class Thinker:
             process.kill()
             await process.wait()
 
-    async def _exchange(self, question: str, fields: dict[str, Any], pool: Pool) -> dict[str, Any]:
-        process = await self._started()
+    async def _exchange(
+        self, process: asyncio.subprocess.Process, question: str, fields: dict[str, Any], pool: Pool
+    ) -> dict[str, Any]:
         assert process.stdin is not None
         assert process.stdout is not None
         at = (pool.domain, pool.seq, pool.now)
@@ -92,6 +95,9 @@ class Thinker:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", self._module, stdin=pipe, stdout=pipe, limit=LONGEST_ANSWER, start_new_session=True
             )
+            assert self._process.stdout is not None
+            async with asyncio.timeout(STARTS_WITHIN_S):
+                await self._process.stdout.readline()  # it is there; on a busy machine that takes a while
         return self._process
 
 

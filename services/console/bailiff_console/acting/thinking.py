@@ -16,7 +16,7 @@ from bailiff_core.model.policy import Policy
 from bailiff_core.model.pool import ENDED, Pool
 from bailiff_core.words import count_text
 
-from .asked import KINDS, SUBMIT
+from .kinds import KINDS, SUBMIT
 from .previews import preview
 from .telling import Preview
 

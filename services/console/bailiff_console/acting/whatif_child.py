@@ -56,7 +56,7 @@ async def log_of(asked: dict[str, Any], progress: Progress) -> list[Record]:
     """The pool's log as it is now."""
     async with Client(KafkaBus(KafkaSettings(**asked["kafka"])), source="console") as client:
         source = await from_kafka(client, asked["pool"])
-        return await whole_log(source, asked["pool"], lambda done: progress.tell("reading", done, asked["records"]))
+        return await whole_log(source, lambda done: progress.tell("reading", done, asked["records"]))
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:

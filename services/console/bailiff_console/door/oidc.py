@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class Provider:
         self._told, self._issuer, self._client_id = settings, settings.oidc_issuer, settings.oidc_client_id
         self.back = f"{settings.console_url.rstrip('/')}/auth/back"
         self._http, self._now = http, now
+        self._tls: ssl.SSLContext | None = None
         self._described: Mapping[str, Any] | None = None
         self._keys: Sequence[Mapping[str, Any]] = ()
         self._keys_at = float("-inf")
@@ -149,7 +151,9 @@ class Provider:
             return self._keys
 
     async def _json(self, method: str, address: str, **given: Any) -> dict[str, Any]:
-        http = self._http or httpx.AsyncClient(timeout=TIMEOUT_S)
+        if self._http is None and self._tls is None:
+            self._tls = await asyncio.to_thread(httpx.create_ssl_context)  # reads every certificate of this machine
+        http = self._http or httpx.AsyncClient(timeout=TIMEOUT_S, verify=self._tls or True)
         try:
             answer = await http.request(method, address, headers={"accept": "application/json"}, **given)
             found = answer.json() if answer.status_code == 200 else None

@@ -44,7 +44,8 @@ LINES_FROM = 2000  # records before the end of the log: those are told, so that 
 class Followed:
     """fault: why its log cannot be followed; None while it is, or Kafka is only away. ready: it was read to its end once.
 
-    heard: called with each record from then on, once it is folded.
+    heard: called with each record from then on, once it is folded. reading: how often its log was begun to be read; another time
+    it may be another log.
     """
 
     def __init__(self, bus: Bus, place: Domain, metrics: Metrics, folder: Path, most_snapshots: int = 64) -> None:
@@ -61,6 +62,7 @@ class Followed:
         self._log = logger(domain=place.name)
         self._opened = False
         self._measured: dict[str, Any] = {}
+        self.reading = 0
         self._new(kept=True)
 
     def _new(self, *, kept: bool) -> None:
@@ -69,6 +71,7 @@ class Followed:
         self.picture = Picture(self.place.name, self.memo)
         self.view = _View(self, self.bus, self._metrics, self._folder if kept else None)
         self._opened, self.ready = False, False
+        self.reading += 1
 
     @property
     def name(self) -> str:

@@ -86,7 +86,8 @@ class _Stream(Response):
             yield b"retry: %d\n\n" % RETRY_MS
             yield self._pools.state(followed)
             while True:
-                yield await page.take(followed.board, HEARTBEAT_S) or b": still here\n\n"
+                # A page is not shown comments: by this it knows that its stream lives.
+                yield await page.take(followed.board, HEARTBEAT_S) or self._pools.state(followed)
         finally:
             followed.pages.leave(page)
 

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
-
 from bailiff.present import moment
+from bailiff_bus.envelope import Unacceptable, unwrap
 from bailiff_bus.logs import logger
+from bailiff_bus.messages import NodeTelemetry
+from bailiff_bus.messages.telemetry import DeviceMeasured
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Reader
+from bailiff_bus.topics import TELEMETRY
 
 from .follower import Followed
 
-TOPIC = "bailiff.telemetry"
-TYPE = b"bailiff.NodeTelemetry.v1"
 EVERY_S = 1.0
 AGAIN_S = 10.0  # to look for a topic that is not there
 READ = 2000
@@ -42,8 +42,8 @@ class Telemetry:
 
     async def _open(self) -> Reader:
         """At its end: what was is of no use."""
-        spans = await self._bus.spans(TOPIC)
-        return await self._bus.reader([(TOPIC, partition, span.end) for partition, span in spans.items()])
+        spans = await self._bus.spans(TELEMETRY.name)
+        return await self._bus.reader([(TELEMETRY.name, partition, span.end) for partition, span in spans.items()])
 
     async def _follow(self, reader: Reader) -> None:
         loop = asyncio.get_running_loop()
@@ -59,23 +59,19 @@ class Telemetry:
                     followed.measured(nodes)
 
     def _take(self, message: Message, fresh: dict[str, dict[str, Any]]) -> None:
-        headers = dict(message.headers)
-        followed = self._pools().get(headers.get("ce_domain", b"").decode(errors="replace"))
-        if followed is None or headers.get("ce_type") != TYPE:
-            return
         try:
-            data = orjson.loads(message.value)
-            node = followed.pool.nodes[followed.pool.node_numbers[data["node"]]]
-            measured = {str(each["device"]): each for each in data["devices"]}
-            devices = [_figures(measured.get(device.id)) for device in node.devices]
-        except (ValueError, KeyError, TypeError, AttributeError):
+            told = unwrap(message, accept=(NodeTelemetry,))
+        except Unacceptable:
             return
+        followed, body = self._pools().get(told.domain), told.body
+        if followed is None or not isinstance(body, NodeTelemetry) or body.node not in followed.pool.node_numbers:
+            return
+        node = followed.pool.nodes[followed.pool.node_numbers[body.node]]
+        measured = {each.device: each for each in body.devices}
+        devices = [_figures(measured.get(device.id)) for device in node.devices]
         fresh.setdefault(followed.name, {})[node.name] = {"at": moment(message.time), "devices": devices}
 
 
-def _figures(measured: Any) -> tuple[int | None, int | None]:
-    """Percent of the time that it is busy, bytes of its memory in use; of a GPU that nobody holds nothing is told."""
-    if measured is None:
-        return None, None
-    busy = measured.get("busy_percent")
-    return None if busy is None else int(busy), int(measured["memory_used"])
+def _figures(measured: DeviceMeasured | None) -> tuple[int | None, int | None, int | None]:
+    """Percent of the time that it is busy, bytes of its memory in use and in all; of a GPU that nobody holds nothing is told."""
+    return (None, None, None) if measured is None else (measured.busy_percent, measured.memory_used, measured.memory_bytes)

@@ -25,17 +25,21 @@ WANTED = "a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m"
 
 
 class Boards:
-    """The last few that were made, by pool and record."""
+    """The last few that were made, each the members of one without the braces, by pool, reading of its log, and record."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._made: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
-    async def of(self, name: str, at: Moment) -> bytes:
-        """The members of the board, without the braces."""
-        key = (name, at.head.hash)
+    def known(self, followed: Followed, seq: int | None) -> bytes | None:
+        """One that was made before."""
+        return None if seq is None else self._made.get((followed.name, followed.reading, seq))
+
+    async def of(self, followed: Followed, at: Moment) -> bytes:
+        """Just after the record that this is after."""
+        key = (followed.name, followed.reading, at.seq)
         made = self._made.get(key)
         if made is None:
-            made = self._made[key] = await asyncio.to_thread(_members, name, at)  # pages that are live go on meanwhile
+            made = self._made[key] = await asyncio.to_thread(_members, followed.name, at)  # pages that are live go on meanwhile
             while len(self._made) > BOARDS_KEPT:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
@@ -67,8 +71,11 @@ async def at(
         raise missing(f"the log of {pool} begins later, at {text_of(followed.memo.began)}")
     if micros is not None and micros >= followed.pool.now:
         seq, micros = followed.pool.seq, None
-    async with followed.past.at(seq=seq, time=micros, end=followed.pool.seq) as then:
-        members = await request.app.state.boards.of(pool, then)
+    boards: Boards = request.app.state.boards
+    members = boards.known(followed, seq)
+    if members is None:
+        async with followed.past.at(seq=seq, time=micros, end=followed.pool.seq) as then:
+            members = await boards.of(followed, then)
     span = {
         "first_seq": 0, "head_seq": followed.pool.seq, "first_time": text_of(followed.memo.began),
         "head_time": text_of(followed.pool.now),

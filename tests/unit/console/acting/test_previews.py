@@ -11,7 +11,7 @@ from tests.unit.console.acting.kit import story, thought
 from bailiff import present
 from bailiff.problem import Problem
 from bailiff_bus.messages import RequestBody
-from bailiff_console.acting.asked import KINDS
+from bailiff_console.acting.kinds import KINDS
 from bailiff_core.fold.snapshot import state_digest
 from bailiff_core.records import facts
 

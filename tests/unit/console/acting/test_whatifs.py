@@ -100,7 +100,7 @@ async def test_over_http_it_is_begun_watched_and_its_report_is_of_no_site(tmp_pa
             await desk.refused(400, "what-if", yaml=policy, **{"from": wrong})
         problem = await desk.refused(400, "what-if", yaml="priority_classes: 7\n")
         assert problem["faults"][0]["line"] == 1
-        answer = await desk.post("what-if", {"yaml": policy, "from": "3", "to": "2026-11-21T12:00"})
+        answer = await desk.post("what-if", {"yaml": policy, "from": "-10m", "to": "2026-11-21T12:00"})
         assert answer.status_code == 202
         address = f"/api/what-ifs/{answer.json()['id']}"
         async with asyncio.timeout(PATIENCE_S):

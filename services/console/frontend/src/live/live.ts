@@ -6,6 +6,7 @@ import type { Board, Change, ClassRow, ConsoleState, EventLine, LiveJob, LivePro
 
 const ALWAYS = ["nodes", "jobs", "projects"] as const;
 const EVENTS_KEPT = 2_000;
+const SILENT_MS = 30_000; // the console says something every ten seconds
 const AGAIN_MS = [500, 1_000, 2_000, 5_000];
 
 /** opening: nothing has come yet; lost: what is shown is of before. */
@@ -39,6 +40,7 @@ export class Live {
   private last: string | null = null;
   private tries = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private silence: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     readonly pool: string,
@@ -69,6 +71,7 @@ export class Live {
 
   private shut(): void {
     clearTimeout(this.timer);
+    clearTimeout(this.silence);
     this.source?.close();
     this.source = null;
   }
@@ -81,6 +84,8 @@ export class Live {
     this.source = source;
     source.addEventListener("board", (event) => this.board(event));
     source.addEventListener("change", (event) => this.change(event));
+    for (const name of ["board", "change", "telemetry", "state"]) source.addEventListener(name, () => this.heard(source));
+    this.heard(source);
     source.addEventListener("telemetry", (event) => {
       for (const [name, row] of Object.entries(JSON.parse(event.data).nodes as Record<string, NodeTelemetry>)) this.telemetry.set(name, row);
       this.telemetryAt.value += 1;
@@ -90,12 +95,21 @@ export class Live {
       this.tries = 0;
       if (this.seq.peek() >= 0) this.connection.value = "live";
     };
-    source.onerror = () => {
-      if (this.source !== source) return;
-      if (this.seq.peek() >= 0 || this.tries > 0) this.connection.value = "lost";
-      source.close();
-      this.again();
-    };
+    source.onerror = () => this.broken(source);
+  }
+
+  private broken(source: EventSource): void {
+    if (this.source !== source) return;
+    clearTimeout(this.silence);
+    if (this.seq.peek() >= 0 || this.tries > 0) this.connection.value = "lost";
+    source.close();
+    this.again();
+  }
+
+  /** A stream that is gone without a word, as after a laptop's sleep, is opened anew. */
+  private heard(source: EventSource): void {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => this.broken(source), SILENT_MS);
   }
 
   private again(): void {

@@ -159,10 +159,10 @@ export interface Change {
   events?: EventLine[];
 }
 
-/** Of each device: utilisation in percent, bytes of memory in use; null: unknown. */
+/** Of each device: utilisation in percent, bytes of memory in use, and in all; null: unknown, or nobody holds it. */
 export interface NodeTelemetry {
   at: string;
-  devices: [number | null, number | null][];
+  devices: [number | null, number | null, number | null][];
 }
 
 /** What the console itself can see. */

@@ -127,7 +127,8 @@ function Connected({ pool }: { pool: string }) {
           live, record <span class="number">#{live.seq}</span>
         </span>
       )}
-      {state === "lost" && (
+      {state === "lost" && live.seq.value < 0 && "no connection yet; trying again"}
+      {state === "lost" && live.seq.value >= 0 && (
         <span>
           connection lost; shown is record #{live.seq}
           {live.time.value && (

@@ -17,7 +17,7 @@ import { Legend } from "./Legend";
 import { GpuMap } from "./map/GpuMap";
 import { classNames, groupsOf, keyOf, projectNames, type Group } from "./map/groups";
 import { filters, NO_FILTER, nodesShown, tally, wantedBy, within, type Filter } from "./map/selecting";
-import { level, meanUtilisation, mostUsed } from "./map/telemetry";
+import { level, meanUtilisation } from "./map/telemetry";
 import { NodePanel } from "./NodePanel";
 import { NodeTable } from "./NodeTable";
 import { Toolbar, type Colouring, type Showing } from "./Toolbar";
@@ -68,7 +68,6 @@ function Board({ pool, live }: { pool: string; live: Live }) {
   const wanted = wantedBy(filter.value, jobs, filter.value.project === null ? null : within(projects, filter.value.project));
   const found = tally(nodes.values(), jobs, by);
   const shown = nodesShown(nodes.values(), filter.value, wanted);
-  const most = measure === "memory" ? mostUsed(telemetry.values()) : 0;
   const making = makings(jobs);
   const chosen = query.node === undefined ? undefined : nodes.get(query.node);
   const choose = (node: string | null): void => route(node === null ? path : `${path}?node=${encodeURIComponent(node)}`, true);
@@ -123,7 +122,7 @@ function Board({ pool, live }: { pool: string; live: Live }) {
                 telemetry={telemetry}
                 groupOf={groupOf}
                 wanted={filters(filter.value) ? wanted : null}
-                level={measure === null ? null : (node, gpu) => level(node, gpu, telemetry.get(node.node), measure, most)}
+                level={measure === null ? null : (node, gpu) => level(gpu, telemetry.get(node.node), measure)}
                 litGroup={lit.value}
                 zoom={zoom.value}
                 onZoom={(next) => (zoomShown.value = next)}

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { aJob, aNode, FREE, held, jobMap, leaving } from "../rows.fixture";
 import { cellSays, listed, runText } from "./sentences";
-import { level, meanUtilisation, memoryOf, mostUsed } from "./telemetry";
+import { level, meanUtilisation } from "./telemetry";
 
 const NOW = Date.parse("2026-01-01T00:05:00Z");
 const eviction = { for_job: "serve-1", cause: "preemption", stage: "noticed", decided_seq: 7, began_at: "2026-01-01T00:04:50Z", deadline: "2026-01-01T00:05:20Z" };
@@ -36,7 +36,7 @@ describe("what a GPU says of itself", () => {
 
   it("what the device says, if it says anything", () => {
     const node = aNode("n", [held("train-1")]);
-    const told = { at: "2026-01-01T00:05:00Z", devices: [[83.4, 40 * 1024 ** 3]] as [number, number][] };
+    const told = { at: "2026-01-01T00:05:00Z", devices: [[83.4, 40 * 1024 ** 3, 80 * 1024 ** 3]] as [number, number, number][] };
     expect(cellSays(node, 0, jobs, told, NOW).at(-1)).toBe("83 % busy, 40 GiB of memory in use.");
     expect(cellSays(node, 5, jobs, told, NOW)).toEqual([]);
   });
@@ -49,20 +49,13 @@ describe("what a GPU says of itself", () => {
 
 describe("telemetry", () => {
   const node = aNode("n", [held("train-1"), FREE]);
-  const told = new Map([["n", { at: "", devices: [[80, 20 * 1024 ** 3], [0, null]] as [number, number | null][] }]]);
+  const told = new Map([["n", { at: "", devices: [[80, 20 * 1024 ** 3, 80 * 1024 ** 3], [0, null, null]] as [number, number | null, number | null][] }]]);
 
   it("is a part of the whole, or unknown", () => {
-    expect(level(node, 0, told.get("n"), "utilisation", 0)).toBe(0.8);
-    expect(level(node, 0, told.get("n"), "memory", 0)).toBe(0.25);
-    expect(level(node, 1, told.get("n"), "memory", 0)).toBeNull();
-    expect(level(node, 0, undefined, "utilisation", 0)).toBeNull();
-    expect(level(aNode("n", [FREE], { model: "NVIDIA H200" }), 0, told.get("n"), "memory", 40 * 1024 ** 3)).toBe(0.5);
-  });
-
-  it("knows a GPU's memory where the model says it, else the most that any uses", () => {
-    expect(memoryOf("NVIDIA A100-SXM4-40GB")).toBe(40 * 1024 ** 3);
-    expect(memoryOf("NVIDIA H200")).toBeNull();
-    expect(mostUsed(told.values())).toBe(20 * 1024 ** 3);
+    expect(level(0, told.get("n"), "utilisation")).toBe(0.8);
+    expect(level(0, told.get("n"), "memory")).toBe(0.25);
+    expect(level(1, told.get("n"), "memory")).toBeNull();
+    expect(level(0, undefined, "utilisation")).toBeNull();
   });
 
   it("has a mean over GPUs that somebody holds", () => {

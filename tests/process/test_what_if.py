@@ -1,0 +1,109 @@
+"""`bailiff what-if` on a running system: Kafka, the archive, the query interface and a file tell the same past.
+
+Real jobs were preempted there, by real services. What it would have been without preemption is asked while the pool works on.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.archive_kit import query
+from tests.system import PATIENCE_S, System, Watch
+
+from bailiff_core.model.policy import DEFAULT_POLICY
+from bailiff_core.records.decisions import PreemptionDecided
+from bailiff_core.records.wire import time_text
+from bailiff_devstack.stack import API, AUDITOR
+
+pytestmark = pytest.mark.kafka
+
+CALM = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"verbs": ("allocate",)})})
+
+
+@pytest.fixture
+async def archived(system: System) -> AsyncIterator[System]:
+    """The system, with PostgreSQL, the auditor and the query interface beside it."""
+    stack = system.stack
+    try:
+        await asyncio.to_thread(stack.postgres.start)
+        stack.start_service(AUDITOR)
+        stack.start_service(API)
+        await asyncio.to_thread(stack.processes.wait_ready, AUDITOR, API, timeout_s=PATIENCE_S)
+        yield system
+    finally:
+        for name in set(stack.processes.running()) & {API, AUDITOR}:
+            await asyncio.to_thread(stack.processes.stop, name)
+        await asyncio.to_thread(stack.postgres.close)
+
+
+async def test_the_past_is_the_same_wherever_it_is_read(archived: System, tmp_path: Path) -> None:
+    async with archived.watch("pool-a") as watch:
+        calm = tmp_path / "calm.yaml"
+        calm.write_text(yaml.safe_dump(CALM.model_dump(mode="json", exclude_defaults=True)))
+        began = watch.view.head.next_seq
+        await preempted(watch)
+        decided = next(e.record for e in watch.entries if e.record.seq >= began and isinstance(e.record.data, PreemptionDecided))
+        last = watch.entries[-1].record.seq  # the pool's log may grow while it is read
+        dsn, log = archived.stack.postgres.dsn, str(tmp_path / "log.jsonl")
+
+        async def all_of_it() -> bool:
+            return bool(await query(dsn, "SELECT FROM domains WHERE name = 'pool-a' AND next_seq > $1", last))
+
+        await watch.until_true("all of it is archived", all_of_it)
+
+        told(archived, "audit", "export", log)
+        window = ("--from", f"#{began}", "--to", f"#{last}")
+        asked = ("what-if", "--policy", str(calm), *window)
+        found = {
+            "Kafka": json.loads(told(archived, *asked, "-o", "json")),
+            "archive": json.loads(told(archived, *asked, "--archive", dsn, "-o", "json")),
+            "API": json.loads(told(archived, *asked, "-o", "json", BAILIFF_API=archived.stack.api)),
+            "file": json.loads(told(archived, *asked, "--archive", log, "-o", "json", BAILIFF_KAFKA__BOOTSTRAP="127.0.0.1:1")),
+        }
+        for where, said in found.items():
+            assert said == found["Kafka"], where
+
+        groups = found["Kafka"]["groups"]["class train"]
+        assert groups["recorded"]["evictions"] == groups["simulated"]["evictions"] == 1
+        assert groups["other"]["evictions"] == 0
+        assert "patient-if" in {job["job"] for job in found["Kafka"]["helped"]}
+        assert found["Kafka"]["to"] == next(e.record.time for e in watch.entries if e.record.seq == last)
+
+        # From after the decision on nothing differs any more; a time says the same as the record of that time.
+        later = ("what-if", "-p", str(calm), "--from", time_text(decided.time + 1), "--to", f"#{last}", "-o", "json")
+        assert json.loads(told(archived, *later))["helped"] == []
+        assert "Assumed" in told(archived, "what-if", "-p", str(calm), "--from", "-1h")
+
+
+async def preempted(watch: Watch) -> None:
+    """A job of eight GPUs makes room for an urgent one, which ends; then it goes on, and ends."""
+    await watch.submit("patient-if", watch.until_told(), gpus=8)
+    await watch.until_running("patient-if")
+    await watch.submit("urgent-if", watch.until_told(), gpus=8, kind="inference")
+    await watch.until_running("urgent-if")
+    watch.tell("urgent-if")
+    await watch.until_ended("urgent-if")
+    await watch.until_running("patient-if")
+    watch.tell("patient-if")
+    await watch.until_ended("patient-if")
+
+
+def told(system: System, *arguments: str, **environment: str) -> str:
+    """What the command prints about pool-a."""
+    settings = {
+        "BAILIFF_KAFKA__BOOTSTRAP": system.stack.kafka.bootstrap, "BAILIFF_DOMAIN": "pool-a",
+        "BAILIFF_CACHE": str(system.folder / "cache"), **environment,
+    }  # fmt: skip
+    done: subprocess.CompletedProcess[Any] = subprocess.run(
+        [sys.executable, "-m", "bailiff", *arguments], env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"bailiff {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return str(done.stdout)
