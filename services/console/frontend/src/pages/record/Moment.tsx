@@ -14,6 +14,7 @@ import { JobLink, SeqLink } from "../../ui/Links";
 import { MapLegend, MiniMap } from "../../ui/MiniMap";
 import { changes } from "../decision/changes";
 import type { RecordItem } from "../job/shapes";
+import { gpusText } from "../queue/waiting";
 import { moveTo, type Span, stepTo } from "./play";
 
 const PLAY_EVERY_MS = 700;
@@ -145,7 +146,7 @@ function Shown({ pool, then, before, stale }: { pool: string; then: Then; before
         <ol class="queue-then">
           {queue.slice(0, MOST_QUEUED).map((job) => (
             <li key={job.job}>
-              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {job.gpus_text} GPUs{job.why && <>: <bdi>{plainLine(job.why)}</bdi></>}</span>
+              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {gpusText(job)}{job.why && <>: <bdi>{plainLine(job.why)}</bdi></>}</span>
             </li>
           ))}
         </ol>

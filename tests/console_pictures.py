@@ -1,0 +1,173 @@
+"""`python -m tests.console_pictures [--at ADDRESS]`: the pictures of docs/console.md, taken from the real page.
+
+A whole Bailiff with something going on (tests/console_demo) is started for them; --at takes them from one that runs already. A
+picture that is too large for the repository, or of a page that shows a failure, is an error.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.async_api import Browser, Page, expect
+from tests.browser import LAPTOP, PHONE, chromium
+from tests.console_demo import POOL, Demo
+
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+LARGEST_BYTES = 200_000
+PATIENCE_MS = 30_000
+URGENT = (
+    "name: nightly-report\nclass: inference\nproject: product-batch\ngpus: 4\ncpu: 16\nmemory: 64GiB\n"
+    "command: [python, report.py]\n"
+)
+
+Prepare = Callable[[Page], Awaitable[object]]
+
+
+async def archived(page: Page, what: str) -> list[dict[str, Any]]:
+    """Items of the archive, asked for as a page asks for them."""
+    answer = await page.request.get(f"/api/archive/domains/{POOL}/{what}")
+    assert answer.ok, await answer.text()
+    items: list[dict[str, Any]] = (await answer.json())["items"]
+    return items
+
+
+async def preemption(page: Page) -> dict[str, Any]:
+    """An eviction for the sake of serving whose job is back, or at least one that was carried out."""
+    for _ in range(120):
+        found = await archived(page, "evictions?reason=preemption&limit=100")
+        carried = [each for each in found if "released" in each["stages"]]
+        if carried:
+            return max(carried, key=lambda each: ("resumed" in each["stages"], each["for_job"] == "serve-1", each["gpus"]))
+        await asyncio.sleep(0.5)
+    raise TimeoutError("nobody was evicted")
+
+
+async def choose_a_job(page: Page) -> None:
+    """A GPU of the map is pointed at: its tip shows."""
+    await page.locator(".map-frame").hover(position={"x": 150, "y": 190})
+
+
+async def open_first(page: Page) -> None:
+    """What would free the first that waits."""
+    await page.get_by_role("button", name="What would free it?").first.click()
+    await page.locator(".explained").first.wait_for()
+
+
+async def verify(page: Page) -> None:
+    """The proof, computed in the page; then back to its top."""
+    await page.get_by_role("button", name="Verify this record").click()
+    await expect(page.locator(".verdict")).to_contain_text("✓", timeout=PATIENCE_MS)
+    await page.evaluate("scrollTo(0, 0)")
+
+
+async def write(page: Page) -> None:
+    """A job as YAML, and the plan beside it."""
+    await page.get_by_role("button", name="YAML").click()
+    await page.locator(".cm-content").fill(URGENT)
+    await page.get_by_text("must leave").first.wait_for()
+
+
+def make_small(file: Path) -> None:
+    """The picture with its 256 most frequent colours: areas stay as they are, the edges of letters lose nothing to be seen."""
+    with Image.open(file) as picture:
+        seen = np.asarray(picture.convert("RGB"), dtype=np.int64)
+    codes, where, often = np.unique(seen @ (1 << 16, 1 << 8, 1), return_inverse=True, return_counts=True)
+    colours = np.stack((codes >> 16, codes >> 8 & 255, codes & 255), axis=1)
+    palette = colours[np.argsort(-often, kind="stable")[:256]]
+    nearest = np.array([np.argmin(((palette - colour) ** 2).sum(axis=1)) for colour in colours], dtype=np.uint8)
+    small = Image.fromarray(nearest[where].reshape(seen.shape[:2]), mode="P")
+    small.putpalette(palette.astype(np.uint8).tobytes())
+    small.save(file, optimize=True)
+
+
+class Camera:
+    """Takes pictures of one console."""
+
+    def __init__(self, browser: Browser, address: str, folder: Path) -> None:
+        self.browser, self.address, self.folder = browser, address, folder
+
+    async def take(
+        self, name: str, path: str, ready: str, prepare: Prepare | None = None, dark: bool = False, size: tuple[int, int] = LAPTOP
+    ) -> None:
+        """ready: a selector of what has to be there first."""
+        async with await self.browser.new_context(
+            base_url=self.address, viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        ) as context:  # fmt: skip
+            context.set_default_timeout(PATIENCE_MS)
+            page = await context.new_page()
+            await page.goto(f"/{POOL}{path}")
+            await page.get_by_text("live, record").wait_for()
+            await page.locator(ready).first.wait_for()
+            await expect(page.locator(".state[data-kind=loading]")).to_have_count(0, timeout=PATIENCE_MS)
+            if prepare is not None:
+                await prepare(page)
+            await expect(page.locator(".state[data-kind=failure]")).to_have_count(0)
+            await page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            file = self.folder / f"console-{name}.png"
+            await page.screenshot(path=file)
+            make_small(file)
+        kilobytes = file.stat().st_size / 1000
+        print(f"{file.name}: {kilobytes:.0f} kB", flush=True)
+        assert file.stat().st_size <= LARGEST_BYTES, (
+            f"{file.name} has {kilobytes:.0f} kB; at most {LARGEST_BYTES / 1000:.0f} may be"
+        )
+
+    async def all(self) -> None:
+        """One for each page, and the pool also in the dark and on a phone."""
+        async with await self.browser.new_context(base_url=self.address) as context:
+            page = await context.new_page()
+            await page.goto(f"/{POOL}")  # which signs in
+            await page.get_by_text("live, record").wait_for()
+            evicted = await preemption(page)
+        job, seq = evicted["job"], evicted["decided_seq"]
+        await self.take("pool", "", "canvas", choose_a_job)
+        await self.take("pool-dark", "", "canvas", dark=True)
+        await self.take("queue", "/queue", ".waiting", open_first)
+        await self.take("job", f"/jobs/{job}", ".reason")
+        await self.take("decision", f"/decisions/{seq}", "table", verify)
+        await self.take("projects", "/projects", "table")
+        await self.take("record", f"/record?at={seq}", ".queue-then")
+        await self.take("submit", "/submit", ".submit", write)
+        await self.take("phone", f"/jobs/{job}", ".reason", size=PHONE)
+
+
+async def _take(address: str, folder: Path) -> None:
+    async with chromium() as browser:
+        await Camera(browser, address, folder).all()
+
+
+async def _stage_and_take(demo: Demo, folder: Path) -> None:
+    async with demo.client() as client:
+        await demo.play(client)
+        demo.console.wait_ready()
+        await _take(demo.console.address, folder)
+
+
+def main() -> None:
+    """Once."""
+    parser = argparse.ArgumentParser(prog="python -m tests.console_pictures")
+    parser.add_argument("--at", metavar="ADDRESS", help="of a console that shows a demo already, such as http://127.0.0.1:8640")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to (default docs/pictures)")
+    options = parser.parse_args()
+    if options.at:
+        return asyncio.run(_take(options.at, options.folder))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="bailiff-console-pictures-") as folder, contextlib.ExitStack() as ending:
+        demo = Demo(Path(folder), 4, lambda text: print(text, flush=True))
+        ending.callback(demo.stack.stop)
+        demo.start()
+        asyncio.run(_stage_and_take(demo, options.folder))
+    return None
+
+
+if __name__ == "__main__":
+    main()
