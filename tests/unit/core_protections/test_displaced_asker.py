@@ -1,5 +1,7 @@
 """Nobody reclaims room from those who displaced it: whom that covers, and for how long."""
 
+from dataclasses import replace
+
 import pytest
 from tests.histories.record import goes_on, reclaimed_and_not_in_turns
 from tests.log_builder import Story
@@ -65,6 +67,18 @@ def test_after_a_change_it_holds_for_who_is_within_its_share(bench):
     assert [shield(bench, core(job)) for job in (within, beyond, later)] == ["displaced-asker", None, None]
     within.tasks[0].start_seq = 9  # the last to come: now it is what lies beyond the share
     assert [shield(bench, core(job)) for job in (within, beyond, later)] == [None, "displaced-asker", None]
+
+
+def test_who_holds_nothing_any_more_is_judged_by_what_the_others_hold(bench):
+    """All its tasks have ended, and the record that says what became of it is not written yet."""
+    ended = bench.running("x", project="theirs")
+    displaces(bench, "x", "asker")
+    bench.pool.stirred = bench.pool.seq + 1
+    nothing = replace(core(ended), indices=())
+    assert shield(bench, nothing) == "displaced-asker"
+    bench.running("y", gpus=4, project="theirs").tasks[0].start_seq = 1
+    bench.waiting("w", gpus=4, project="ours")
+    assert shield(bench, nothing) is None
 
 
 def test_who_has_ended_displaced_nobody_and_a_later_job_of_its_name_neither(bench):

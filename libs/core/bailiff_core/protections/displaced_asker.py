@@ -101,7 +101,7 @@ class _Shares:
             ]
             self._of[leaf] = share, started
         share, started = self._of[leaf]
-        last = max(self._start(unit.job, index) for index in unit.indices)
+        last = max((self._start(unit.job, index) for index in unit.indices), default=self._pool.seq)
         used = NOTHING
         for start, amounts in started:
             used = used.plus(amounts) if start <= last else used
