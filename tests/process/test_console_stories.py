@@ -1,0 +1,153 @@
+"""More stories of the console in a real browser: archived bytes that were changed, the past, a phone.
+
+Beside what each story tells, no page may run a script that is not its own: Chromium reports what the content security policy
+stopped, and a hostile text that got to run would say so by itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from playwright.async_api import Page, expect
+from tests.archive_kit import query
+from tests.browser import LAPTOP, PHONE, chromium
+from tests.console_eyes import PATIENCE_MS, POOL, Seeing
+from tests.system import PATIENCE_S
+
+from bailiff.client import Client
+from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
+from bailiff_core.model.demand import JobDemand, TaskGroup
+from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
+
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+
+HOSTILE = "<img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
+LINK = "javascript:window.pwned='link'"
+WATCH = """
+window.stopped = [];
+document.addEventListener('securitypolicyviolation', event =>
+  window.stopped.push(`${event.violatedDirective} ${event.blockedURI}`));
+"""
+PAGES = ("", "/queue", "/projects", "/record", "/record?at=3", "/record?seq=3", "/what-if", "/submit", "/jobs/big", "/jobs/talks")
+SECOND = 1_000_000
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """All services, the archive with its query interface, and the console; one machine of eight GPUs."""
+    plan = Plan(archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
+    with Stack(tmp_path_factory.mktemp("stories"), plan, progress=print) as stack:
+        stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
+        yield stack
+
+
+@pytest.fixture
+async def page(stack: Stack) -> AsyncIterator[Page]:
+    """A page of a laptop, which fails the test if a script ran that is not ours, or the policy had to stop something."""
+    errors: list[str] = []
+    async with chromium() as browser:
+        context = await browser.new_context(viewport={"width": LAPTOP[0], "height": LAPTOP[1]}, color_scheme="light")
+        context.set_default_timeout(PATIENCE_MS)
+        await context.add_init_script(WATCH)
+        page = await context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
+        yield page
+        assert await page.evaluate("[window.pwned ?? null, window.stopped]") == [None, []]
+        await context.close()
+    assert errors == []
+
+
+@pytest.fixture
+async def client(stack: Stack) -> AsyncIterator[Client]:
+    """Who submits beside the page, under a hostile name."""
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/stories", actor=HOSTILE) as client:
+        yield client
+
+
+def job(name: str, gpus: int, kind: str = "train", user: str = LINK, command: tuple[str, ...] = ("sleep", "3000")) -> SubmitJob:
+    group = TaskGroup(gpu_milli=gpus * 1000, cpu_milli=1000, memory_bytes=GIB)
+    demand = JobDemand(job=name, tasks=(group,), priority_class=kind, user=user, grace=5 * SECOND)
+    return SubmitJob(demand=demand, spec=JobSpec(command=command))
+
+
+async def done(client: Client, *requests: SubmitJob | CancelJob) -> None:
+    """They are answered; one for a job that is there already does not matter."""
+    for asked in await client.requests(POOL, list(requests)):
+        assert await client.outcome_of(asked, PATIENCE_S) is not None
+
+
+async def a_preemption(client: Client) -> None:
+    """`big` holds the machine, `urgent` displaces it, `talks` prints hostile lines. Once for all stories."""
+    if POOL in await client.domains() and "urgent" in (await client.view(POOL)).pool.jobs:
+        return
+    says = HOSTILE.replace("'", '"')
+    await done(client, job("talks", 1, "inference", command=("sh", "-c", f"echo '{says}'; sleep 3000")), job("big", 7))
+    await running(client, "big")
+    await done(client, job("urgent", 4, "inference"))
+    await running(client, "urgent")
+
+
+async def running(client: Client, name: str) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await client.view(POOL)).pool.jobs[name].phase != "running":  # noqa: ASYNC110 - it is another process that makes it so
+            await asyncio.sleep(0.1)
+
+
+async def test_archived_bytes_that_were_changed_are_seen_in_the_browser(stack: Stack, page: Page, client: Client) -> None:
+    see = Seeing(page, stack.console)
+    await a_preemption(client)
+    await see.open(f"/{POOL}/jobs/big")
+    await page.get_by_role("link", name="The decision").first.click()
+    await see.text("Who leaves")
+    verdict = page.locator(".verdict")
+    await page.get_by_role("button", name="Verify this record").click()
+    await expect(verdict).to_contain_text("✓")
+
+    seq = int(page.url.rpartition("/")[2])
+    (kept,) = await query(stack.postgres.dsn, "SELECT value FROM records WHERE seq = $1", seq)
+    changed = kept["value"].replace(b'"urgent"', b'"urgens"')
+    assert changed != kept["value"]
+    await query(stack.postgres.dsn, "UPDATE records SET value = $2 WHERE seq = $1", seq, changed)
+    try:
+        await page.get_by_role("button", name="Verify again").click()
+        await expect(verdict).to_contain_text("✗ Something does not hold.")
+        await expect(page.locator(".checks [data-ok=false]").first).to_be_visible()
+        await see.accessible("a decision that does not hold")
+    finally:
+        await query(stack.postgres.dsn, "UPDATE records SET value = $2 WHERE seq = $1", seq, kept["value"])
+    await page.get_by_role("button", name="Verify again").click()
+    await expect(verdict).to_contain_text("✓")
+
+
+async def test_the_past_and_the_raw_record(stack: Stack, page: Page, client: Client) -> None:
+    see = Seeing(page, stack.console)
+    await a_preemption(client)
+    await see.open(f"/{POOL}/record?at=0")
+    await see.text("No node had joined by then.")
+    slider = page.get_by_role("slider")
+    await slider.press("End")
+    await see.text("1 node, 8 GPUs")
+    await see.accessible("a moment of the past")
+    await see.open(f"/{POOL}/record?seq=0")
+    await expect(page.get_by_role("dialog").locator("pre.raw")).to_be_visible()
+    await see.accessible("a raw record")
+
+
+async def test_no_page_scrolls_sideways_on_a_phone(stack: Stack, page: Page, client: Client) -> None:
+    see = Seeing(page, stack.console)
+    await a_preemption(client)
+    await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    wide: dict[str, object] = {}
+    for path in PAGES:
+        await see.open(f"/{POOL}{path}")
+        await page.get_by_text("live, record").wait_for()
+        await page.wait_for_load_state("load")
+        await expect(page.locator("main .loading")).to_have_count(0)
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        if width > PHONE[0]:
+            wide[path] = width
+        await see.accessible(f"{path or '/'} on a phone")
+    assert wide == {}
