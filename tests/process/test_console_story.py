@@ -15,11 +15,19 @@ from tests.system import PATIENCE_S
 
 from bailiff.client import Client
 from bailiff_bus.kafka import KafkaBus
+from bailiff_bus.messages import JobSpec
+from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 TRAIN = "name: train-1\nclass: train\ngpus: 8\ncpu: 8\nmemory: 8GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
+HOSTILE = "<img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
+LINK = "javascript:window.pwned='link'"
+WATCH = """
+window.stopped = [];
+document.addEventListener('securitypolicyviolation', event => window.stopped.push(event.violatedDirective + event.blockedURI));
+"""
 SERVE = "name: serve-1\nclass: inference\ngpus: 4\ncpu: 4\nmemory: 4GiB\ngrace: 5s\ncommand: [sleep, '3000']\n"
 
 
@@ -112,6 +120,32 @@ async def test_a_node_is_drained_and_taken_back(stack: Stack, page: Page) -> Non
     await page.get_by_role("button", name="Undrain", exact=True).click()
     await see.sent("Undrain")
     await expect(page.locator(".badge", has_text="drained")).to_have_count(0)
+
+
+async def test_what_is_hostile_is_only_text(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    await page.add_init_script(WATCH)
+    says = HOSTILE.replace("'", '"')
+    group = TaskGroup(gpu_milli=0, cpu_milli=1000, memory_bytes=1 << 30)
+    demand = JobDemand(job="talks", tasks=(group,), priority_class="inference", user=LINK)
+    async with Client(KafkaBus(stack.kafka.bootstrap), source="/test", actor=HOSTILE) as client:
+        asked = await client.submit(demand, JobSpec(command=("sh", "-c", f"echo '{says}'; sleep 3000")), domain=POOL)
+        assert (await client.outcome_of(asked, PATIENCE_S)) is not None
+        await see.open(f"/{POOL}/jobs/talks")
+        await expect(page.locator(".log")).to_contain_text("<img src=x onerror=", timeout=PATIENCE_MS)
+        await see.accessible("a hostile log")
+        asked = await client.cancel("talks", reason=HOSTILE, domain=POOL)
+        assert (await client.outcome_of(asked, PATIENCE_S)) is not None
+    await see.state("cancelled")
+    for path, words in (
+        (f"/{POOL}/record", "talks"),
+        (f"/{POOL}/jobs/<img src=x onerror=window.pwned=1>", "There is no job"),
+        ("/javascript:window.pwned=1/queue", "There is no pool"),
+    ):
+        await see.open(path)
+        await see.text(words)
+        assert await page.locator("main img, main script, a[href^='javascript:']").count() == 0
+        assert await page.evaluate("[window.pwned ?? null, window.stopped]") == [None, []], path
 
 
 async def test_a_page_that_loses_its_console_goes_on_where_it_was(stack: Stack, page: Page) -> None:
