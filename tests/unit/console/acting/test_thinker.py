@@ -46,10 +46,13 @@ async def test_killed_it_says_so_and_the_next_question_is_answered(thinker: Thin
 
 async def test_what_takes_too_long_is_given_up_and_its_process_is_gone() -> None:
     thinker = Thinker(patience=0.05)
+    process = await thinker._started()
+    process.send_signal(signal.SIGSTOP)  # it would never answer
     with pytest.raises(Refused) as refused:
         await thinker.ask("preview", PAUSE, story().pool)
     assert refused.value.status == 503
     assert thinker._process is None
+    assert process.returncode is not None
 
 
 async def test_an_error_of_ours_is_told_as_one_and_breaks_nothing(thinker: Thinker) -> None:
