@@ -1,9 +1,7 @@
 """The process: the web server, the pools that it follows, and whether they can be read."""
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import uvicorn
 
@@ -13,9 +11,9 @@ from bailiff.settings import read_key
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import SettingsError
 from bailiff_bus.until_first import until_first
+from bailiff_bus.webserver import Server, listen
 
 from .acting.desk import Desk
 from .acting.thinker import Thinker
@@ -26,17 +24,8 @@ from .door.gate import gate_of
 from .live.pools import Pools
 from .settings import ConsoleSettings
 
-SEND_BUFFER = 128 * 1024
 STREAMS_END_S = 2
 OTHERS = 300  # connections beside the streams
-
-
-class _Server(uvicorn.Server):
-    """Without handlers of its own for signals: those are the runtime's."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class ConsoleService:
@@ -69,8 +58,9 @@ class ConsoleService:
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
         told = self._settings
-        listening = self._listen()
-        server = _Server(
+        settings = "BAILIFF_CONSOLE_HOST, BAILIFF_CONSOLE_PORT"
+        listening, self.address = listen(told.console_host, told.console_port, settings)
+        server = Server(
             uvicorn.Config(
                 self.app, lifespan="off", log_config=None, log_level="critical", access_log=False, server_header=False,
                 limit_concurrency=told.console_pages + OTHERS, timeout_graceful_shutdown=STREAMS_END_S, ws="none",
@@ -90,20 +80,6 @@ class ConsoleService:
             await self.archive.close()
             await self._bus.close()
             await self._watch.close()
-
-    def _listen(self) -> socket.socket:
-        host, port = self._settings.console_host, self._settings.console_port
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family, backlog=1024)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of each connection, with them all
-        except OSError as error:
-            where = f"{host}:{port} (BAILIFF_CONSOLE_HOST, BAILIFF_CONSOLE_PORT)"
-            text = f"the address {where} cannot be used: {error.strerror or error}"
-            raise MustStop(ExitCode.SETTINGS, text) from None
-        found = listening.getsockname()[1]
-        self.address = f"http://[{host}]:{found}" if ":" in host else f"http://{host}:{found}"
-        return listening
 
 
 def _key_of(settings: ConsoleSettings) -> bytes | None:

@@ -1,16 +1,14 @@
 """The process: the web server, the connections to PostgreSQL, and whether they answer."""
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import uvicorn
 
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.until_first import until_first
+from bailiff_bus.webserver import Server, listen
 
 from .app import application
 from .archive import Archive
@@ -18,18 +16,9 @@ from .events import Streams
 from .settings import ApiSettings
 
 LOOK_EVERY = 2.0
-SEND_BUFFER = 128 * 1024
 STREAMS_END_S = 3
 OTHERS = 200  # connections beside the streams
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-class _Server(uvicorn.Server):
-    """Without handlers of its own for signals: those are the runtime's."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class ApiService:
@@ -51,12 +40,13 @@ class ApiService:
     async def run(self, stop: asyncio.Event) -> None:
         """Until asked to stop."""
         told = self._settings
-        listening = self._listen()
+        settings = "BAILIFF_API_HOST, BAILIFF_API_PORT"
+        listening, self.address = listen(told.api_host, told.api_port, settings)
         await self._archive.open()
         token = told.api_token.get_secret_value() or None if told.api_token is not None else None
         if token is None and told.api_host not in LOOPBACK:
             logger().warning("whoever reaches this address may read the archive: there is no BAILIFF_API_TOKEN", at=self.address)
-        server = _Server(
+        server = Server(
             uvicorn.Config(
                 application(self._archive, self.streams, self._metrics, token), lifespan="off", log_config=None,
                 log_level="critical", access_log=False, server_header=False, limit_concurrency=told.api_streams + OTHERS,
@@ -72,19 +62,6 @@ class ApiService:
             server.should_exit = True
             await self._archive.close()
             await serving
-
-    def _listen(self) -> socket.socket:
-        host, port = self._settings.api_host, self._settings.api_port
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listening = socket.create_server((host, port), family=family, backlog=1024)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of each connection, with them all
-        except OSError as error:
-            text = f"the address {host}:{port} (BAILIFF_API_HOST, BAILIFF_API_PORT) cannot be used: {error.strerror or error}"
-            raise MustStop(ExitCode.SETTINGS, text) from None
-        found = listening.getsockname()[1]
-        self.address = f"http://[{host}]:{found}" if ":" in host else f"http://{host}:{found}"
-        return listening
 
     async def _look(self) -> None:
         while True:
