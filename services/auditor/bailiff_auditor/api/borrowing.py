@@ -24,7 +24,7 @@ LOOKS = """SELECT min(time) AS oldest, max(time) AS newest,
     FROM project_usage WHERE domain = $1 AND project = ''"""
 OF_POOL = "SELECT seq FROM project_usage WHERE domain = $1 AND project = '' AND time"
 BOUNDS = f"""SELECT coalesce(({OF_POOL} <= $2 ORDER BY time DESC LIMIT 1), ({OF_POOL} > $2 ORDER BY time LIMIT 1)) AS first,
-    ({OF_POOL} < $3 ORDER BY time DESC LIMIT 1) AS last"""  # noqa: S608 - our own words
+    ({OF_POOL} < $3 ORDER BY time DESC LIMIT 1) AS last"""
 MEANS = """SELECT project, least($6, greatest(-1, floor(extract(epoch FROM time - $2) / $3)))::int AS stretch,
     avg(used_gpu_milli)::float8 / 1000 AS gpus, avg(quota_gpu_milli)::float8 / 1000 AS quota,
     avg(share_gpu_milli)::float8 / 1000 AS fair_share, avg(above)::float8 / 1000 AS borrowed, max(above)::float8 / 1000 AS most
