@@ -28,8 +28,8 @@ class DoorSettings(ServiceSettings):
     console_proxies: addresses of reverse proxies, whose headers count. console_user_header, console_groups_header: in which the
     proxy names the person and, with commas between, the groups. oidc_*: the provider, this console's registration with it, and
     which claims are the name and the groups. console_secret: what sessions are sealed with, the same for all consoles
-    behind one address; none: one that ends with the process. console_signed_out: the folder, which those consoles share, where
-    sessions stand that ended before their time; none: under state_dir. console_session_*_s: a session ends after so long without a
+    behind one address; none: one that ends with the process. console_signed_out: the folder that those consoles share, where
+    sessions stand that were ended early; none: under state_dir. console_session_*_s: a session ends after so long without a
     request, and in all.
     console_posts_per_minute: of one person; console_sign_ins_per_minute: from one address. console_largest_body_bytes: of one.
     """
