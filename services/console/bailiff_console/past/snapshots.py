@@ -102,7 +102,7 @@ class Snapshots:
         return (not at or seq - kept[at - 1].seq >= gap) and (at == len(kept) or kept[at].seq - seq >= gap // 2)
 
     def keep(self, moment: Moment, state: bytes | None = None) -> None:
-        """Write this one; where there are too many, the one that is missed least goes. state: its pool's, if it is made already."""
+        """Write this one; where there are too many, the one that is missed least goes. state: its pool, if written already."""
         state = state or to_snapshot(moment.pool)
         about = {
             "format": FORMAT, "schema": STATE_SCHEMA, "head": asdict(moment.head), "offset": moment.offset,

@@ -124,7 +124,7 @@ class _Walk:
             raise busy("Kafka does not give the log's records") from None
 
     def _fold(self, batch: list[Entry], end: int) -> tuple[int, bytes | None]:
-        """In any thread, while nobody else looks at it. How many it took, and the state after the last one if it is to be kept."""
+        """In any thread, while nobody else looks at it. How many it took, and the state after them if it is to be kept."""
         moment = self.moment
         for taken, entry in enumerate(batch, 1):
             record = entry.record
