@@ -85,7 +85,7 @@ class Heard:
             self.board[part] |= rows
         for part, names in data["gone"].items():
             for each in names:
-                del self.board[part][each]
+                self.board[part].pop(each, None)  # of what came and went in one change a page has never heard
         self.events += data.get("events", [])
         for member in ("seq", "time", "pool", "queue", "classes"):
             if member in data:

@@ -12,12 +12,32 @@ from starlette.responses import StreamingResponse
 
 from bailiff_console import problems
 from bailiff_console.door import routes
-from bailiff_console.door.gate import Gate, gate_of
+from bailiff_console.door.gate import Gate, gate_of, tokens_of
 from bailiff_console.door.middleware import Door
+from bailiff_console.door.person import Person
+from bailiff_console.door.sessions import Sessions
 from bailiff_console.door.settings import DoorSettings
+from bailiff_console.door.signedout import SignedOut
 
 HOST = "localhost:8640"
+SECRET = "x" * 32
 PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
+
+
+class Clock:
+    """Seconds."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def sessions(clock: Clock, folder: Path | None = None, *, idle: float = 100, most: float = 250, **settings: Any) -> Sessions:
+    told = DoorSettings(console_secret=SECRET, **settings)
+    signed_out = SignedOut(folder, most, clock)
+    return Sessions(idle, most, tokens_of(told, "session", clock), signed_out, lambda name, _: Person(name), clock)
 
 
 def gate_with(**settings: Any) -> Gate:
