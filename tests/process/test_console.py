@@ -28,7 +28,7 @@ def demo(tmp_path: Path) -> Any:
         made.start()
         yield made
     finally:
-        made.stack.stop()
+        made.stack.close()
 
 
 def running(job: str) -> Callable[[Heard], bool]:
