@@ -37,6 +37,9 @@ export function gpuTime(gpuMs: number): string {
 /** `1 GPU`, `2.5 GPUs`, of thousandths. */
 export const gpuCount = (milli: number): string => (milli === 1000 ? "1 GPU" : `${milli / 1000} GPUs`);
 
+/** What a job asks for: `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` of parts. */
+export const gpusText = ({ gpus_text: text }: { gpus_text: string }): string => (/^[\d.]+$/.test(text) ? `${text} ${text === "1" ? "GPU" : "GPUs"}` : text);
+
 /** `a`, `a and b`, `a, b and 3 more`. */
 export function few(names: readonly string[], most = 3, all = names.length): string {
   if (all > most) return `${names.slice(0, most - 1).join(", ")} and ${all - Math.min(most - 1, names.length)} more`;

@@ -1,6 +1,6 @@
 import { useComputed, useSignal } from "@preact/signals";
 
-import { archivePath, get, Refusal } from "../../lib/api";
+import { archivePath, asRefusal, get, type Page } from "../../lib/api";
 import { plainLine } from "../../lib/plain";
 import { summary, typeWords } from "../../lib/records";
 import type { Live } from "../../live/live";
@@ -10,7 +10,7 @@ import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { SeqLink } from "../../ui/Links";
 import { eventRows } from "./events";
-import type { Page, RecordItem } from "./shapes";
+import type { RecordItem } from "./shapes";
 
 const SHOWN = 30;
 
@@ -35,7 +35,7 @@ export function Events({ pool, job, live, page, lines }: Props) {
       const found = await get<Page<RecordItem>>(archivePath(pool, `jobs/${encodeURIComponent(job)}/timeline?limit=200&cursor=${encodeURIComponent(next!)}`));
       older.value = { items: [...(older.value?.items ?? []), ...found.items], next: found.next };
     } catch (error) {
-      failure.value = error instanceof Refusal ? error.message : String(error);
+      failure.value = asRefusal(error).message;
     }
   };
   return (

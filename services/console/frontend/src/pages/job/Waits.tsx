@@ -4,16 +4,8 @@ import type { LiveJob } from "../../live/shapes";
 import { Card } from "../../ui/Card";
 import { Loading } from "../../ui/Loading";
 import { SeqLink } from "../../ui/Links";
-import { Sections, type Section, Sentences } from "../../ui/Sections";
+import { type Explained, Sections, type Section, Sentences } from "../../ui/Sections";
 import { Since } from "../../ui/Ago";
-
-/** What `bailiff explain JOB` says. */
-export interface Explained {
-  about: string;
-  pool: string;
-  head_seq: number;
-  sections: Section[];
-}
 
 const WHY = "Why does it wait?";
 const FREES = "What would free it?";

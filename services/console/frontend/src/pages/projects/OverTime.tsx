@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { Refusal } from "../../lib/api";
+import { asRefusal, type Refusal } from "../../lib/api";
 import { moment } from "../../lib/words";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
@@ -38,7 +38,7 @@ export function OverTime({ pool, project, to }: { pool: string; project: string;
       (items) => (state.value = { asked, items, failure: null }),
       (failure: unknown) => {
         if (aborted.signal.aborted) return;
-        state.value = { asked, items: kept, failure: failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure)) };
+        state.value = { asked, items: kept, failure: asRefusal(failure) };
       },
     );
     return () => aborted.abort();

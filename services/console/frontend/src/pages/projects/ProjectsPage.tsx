@@ -1,12 +1,10 @@
 import { useLocation } from "preact-iso";
 
-import { Refusal } from "../../lib/api";
 import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
-import { Failure } from "../../ui/Failure";
-import { Loading } from "../../ui/Loading";
+import { NoBoard } from "../../ui/NoBoard";
 import { OneProject } from "./OneProject";
 import { OverTime } from "./OverTime";
 import { projectPath } from "./path";
@@ -23,18 +21,7 @@ export default function ProjectsPage({ pool }: { pool: string }) {
   const { query } = useLocation();
   useTitle(`${pool}: ${query.project || "projects"}`);
   void [live.projectsAt.value, live.jobsAt.value];
-  if (live.row.value === null) {
-    return (
-      <div class="page">
-        <h1>Projects</h1>
-        {live.connection.value === "lost" ? (
-          <Failure refusal={new Refusal(0, "The projects cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-        ) : (
-          <Loading what={`the projects of ${pool}`} />
-        )}
-      </div>
-    );
-  }
+  if (live.row.value === null) return <NoBoard title="Projects" what="the projects" live={live} />;
   if (query.project !== undefined) {
     const row = live.projects.get(query.project);
     if (row) return <OneProject pool={pool} live={live} row={row} />;

@@ -61,11 +61,11 @@ export function Tree({ pool, projects, root = null, title }: { pool: string; pro
                 <td class="tree-name">
                   <div style={{ "--depth": text.value ? 0 : row.depth - depth }}>
                     {children > 0 ? (
-                      <button type="button" class="fold" aria-expanded={!folded} onClick={() => turn(row.project)}>
+                      <button type="button" class="tree-fold" aria-expanded={!folded} onClick={() => turn(row.project)}>
                         <span class="visually-hidden">{nameOf(row)}: what lies below it</span>
                       </button>
                     ) : (
-                      <span class="fold-none" />
+                      <span class="tree-fold-none" />
                     )}
                     <span class="tree-text">
                       <a href={projectPath(pool, row.project)} title={row.description || undefined}>

@@ -1,5 +1,5 @@
 // Who gets its share, and who uses what others leave: projects' figures as sentences.
-import { bytes, count, gpus } from "../../lib/words";
+import { bytes, count, gpus, times } from "../../lib/words";
 import type { Amounts, LiveProject } from "../../live/shapes";
 import type { Tone } from "../../ui/Badge";
 
@@ -128,7 +128,5 @@ export function evictionsText(row: LiveProject): string {
   const left = suffered ? `Its jobs had to leave ${times(suffered)}${lost}` : "Its jobs never had to leave";
   return `${left}; ${caused ? `others left for them ${times(caused)}` : "nobody left for them"}.`;
 }
-
-const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
 
 export const hours = (value: number): string => `${value >= 100 ? Math.round(value).toLocaleString("en") : Math.round(value * 100) / 100} GPU-h`;

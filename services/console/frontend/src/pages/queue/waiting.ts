@@ -1,4 +1,5 @@
 // The queue as people ask for it: who waits in which place, who is held or paused, who runs with less than it wants.
+import { sentence } from "../../lib/records";
 import { count, duration } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 
@@ -68,11 +69,3 @@ export function whyText(job: LiveJob, ahead: number): string {
   if (why) return sentence(why);
   return ahead === 0 ? "It is first, and has not been tried yet." : "No reason is on record yet.";
 }
-
-export function sentence(text: string): string {
-  const whole = text.trim();
-  return whole.charAt(0).toUpperCase() + whole.slice(1) + (/[.!?…]$/.test(whole) ? "" : ".");
-}
-
-/** `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` of parts. */
-export const gpusText = (job: LiveJob): string => (/^[\d.]+$/.test(job.gpus_text) ? `${job.gpus_text} ${job.gpus_text === "1" ? "GPU" : "GPUs"}` : job.gpus_text);
