@@ -65,7 +65,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         <h1>{job}</h1>
         <StateBadge state={state} />
         <span class="spring" />
-        {row && <JobActions pool={pool} job={row} />}
+        <JobActions key={job} pool={pool} job={row} />
       </div>
       <Lead live={row} whole={past} details={details.value ?? null} />
       {archive.state === "there" && whole.failure && whole.failure.status !== 404 && (

@@ -26,7 +26,7 @@ describe("whether a team gets its share", () => {
   });
 
   it("content, idle, or waiting for more than its share", () => {
-    expect(says(4, 8, 4)).toEqual(["has what it asks for", "Within its quota of 8 GPUs, and nothing waits."]);
+    expect(says(4, 8, 4)).toEqual(["nothing waits", "Within its quota of 8 GPUs, and nothing waits."]);
     expect(says(0, 8, 0)).toEqual(["idle", "Uses no GPU, and nothing waits."]);
     expect(says(8, 8, 8, 1)).toEqual(["has its share", "Has its fair share; 1 job waits for more."]);
     expect(says(8, null, 8)[1]).toBe("Within its quota, and nothing waits.");

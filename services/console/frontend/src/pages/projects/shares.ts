@@ -49,7 +49,7 @@ export function verdict(row: LiveProject): Verdict {
   }
   if (waits) return { tone: "plain", word: "has its share", text: `Has its fair share; ${waiting} for more.` };
   if (used === 0) return { tone: "plain", word: "idle", text: "Uses no GPU, and nothing waits." };
-  return { tone: "good", word: "has what it asks for", text: `Within its quota${quota === null ? "" : ` of ${measured(quota, "gpu_milli")}`}, and nothing waits.` };
+  return { tone: "good", word: "nothing waits", text: `Within its quota${quota === null ? "" : ` of ${measured(quota, "gpu_milli")}`}, and nothing waits.` };
 }
 
 /** All figures of a project's use of one resource, as the bar shows them. */
