@@ -35,6 +35,19 @@ export function sentence(text: string): string {
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
 }
 
+const BRIEF = 170;
+
+/** The same in at most a few lines: whole clauses from its beginning. What is left out is in `bailiff explain`. */
+export function brief(text: string): string {
+  const whole = sentence(text).replace(/, it would need: (?:\w+: )?needs /, "; it needs ");
+  if (whole.length <= BRIEF) return whole;
+  const clauses = whole.split("; ");
+  let kept = clauses.shift()!;
+  while (clauses.length && kept.length + clauses[0]!.length + 2 <= BRIEF) kept += `; ${clauses.shift()}`;
+  if (kept.length > BRIEF) return `${kept.slice(0, BRIEF).replace(/\s+\S*$/, "")} …`;
+  return sentence(kept);
+}
+
 const QUIET = new Set(["ClockAdvanced", "ClockStepped", "InputsAdvanced", "ProposalReceived", "StateDigest", "TaskProgressed", "PreemptionRequested"]);
 
 /** Records that the log needs and that hardly anybody asks for. */

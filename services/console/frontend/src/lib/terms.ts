@@ -6,6 +6,9 @@ const lookUp = (table: Record<string, string>, name: string): string | undefined
 /** The end of a sentence about a job that the rule shields. */
 export const ruleSays = (rule: string): string => lookUp(core.rules, rule) ?? "is shielded by it";
 
+/** What a rule's name means beside the reason why a job waits. */
+export const ruleTitle = (rule: string): string => `Rule ${rule}: a job that could make room ${ruleSays(rule)}.`;
+
 /** Whether records of this type decide something; others are facts. */
 export const isDecision = (type: string): boolean => core.decisions.includes(type);
 

@@ -11,7 +11,7 @@ import { DecisionLink, JobLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import type { Eviction } from "../job/shapes";
 import { causeText } from "../queue/making";
-import { hours } from "./shares";
+import { lost } from "./shares";
 
 const SHOWN = 50;
 
@@ -41,7 +41,7 @@ export function Losses({ pool, projects, newest }: { pool: string; projects: rea
             { head: "Job", cell: (row) => <span class="table-job"><JobLink pool={pool} job={row.job} /></span> },
             { head: "For", cell: (row) => (row.for_job ? <JobLink pool={pool} job={row.for_job} /> : <span class="soft">{causeText(row.cause ?? "")}</span>) },
             { head: "GPUs", right: true, cell: (row) => row.gpus ?? "–" },
-            { head: "Lost", right: true, cell: (row) => (row.lost_gpu_hours === null ? "–" : <span class="nowrap">{hours(row.lost_gpu_hours)}</span>) },
+            { head: "Lost", right: true, cell: (row) => (row.lost_gpu_hours === null ? "–" : <span class="nowrap">{lost(row.lost_gpu_hours)}</span>) },
             { head: "Back after", right: true, cell: (row) => (row.until_resumed_s === null ? "not yet" : duration(row.until_resumed_s)) },
             { head: "Decision", right: true, cell: (row) => <DecisionLink pool={pool} seq={row.decided_seq} /> },
           ]}

@@ -7,7 +7,7 @@ import { Card } from "../../ui/Card";
 import { Segmented } from "../../ui/Segmented";
 import { projectPath } from "./path";
 import { ShareBar, ShareKey } from "./ShareBar";
-import { amount, hours, nameOf, RESOURCES, scaleOf, verdict, type Resource } from "./shares";
+import { amount, lost, nameOf, RESOURCES, scaleOf, verdict, type Resource } from "./shares";
 import { branches, FOLDED_ABOVE } from "./tree";
 
 const SEARCH_ABOVE = 12;
@@ -21,6 +21,7 @@ export function Tree({ pool, projects, root = null, title }: { pool: string; pro
   const atFirst = projects.size <= FOLDED_ABOVE;
   const rows = branches(projects, (name) => turned.value.has(name) !== atFirst, root, text.value);
   const scale = scaleOf(rows.map(({ row }) => row), resource.value);
+  const limited = rows.some(({ row }) => row.limit[resource.value] !== null);
   const turn = (name: string): void => {
     const next = new Set(turned.peek());
     if (!next.delete(name)) next.add(name);
@@ -42,13 +43,16 @@ export function Tree({ pool, projects, root = null, title }: { pool: string; pro
             <tr>
               <th scope="col">Project</th>
               <th scope="col">Use</th>
-              {["Used", "Quota", "Fair share", "Limit", "Jobs"].map((head) => (
+              {["Used", "Quota", "Fair share", ...(limited ? ["Limit"] : []), "Jobs"].map((head) => (
                 <th key={head} scope="col" class="right">
                   {head}
                 </th>
               ))}
-              <th scope="col" class="right" title="How often its jobs had to leave, and how often others left for them">
-                Evicted / evicts
+              <th scope="col" class="right" title="How often its jobs had to leave for others">
+                Preempted
+              </th>
+              <th scope="col" class="right" title="How often others had to leave for its jobs">
+                Preempts
               </th>
               <th scope="col" class="right" title="Work that evictions of its jobs cost">
                 Lost
@@ -81,14 +85,13 @@ export function Tree({ pool, projects, root = null, title }: { pool: string; pro
                 <Figure head="Used">{amount(row.used[resource.value] ?? 0, resource.value)}</Figure>
                 <Figure head="Quota">{amount(row.quota[resource.value], resource.value)}</Figure>
                 <Figure head="Fair share">{amount(row.fair_share[resource.value], resource.value)}</Figure>
-                <Figure head="Limit">{amount(row.limit[resource.value], resource.value)}</Figure>
+                {limited && <Figure head="Limit">{amount(row.limit[resource.value], resource.value)}</Figure>}
                 <Figure head="Jobs">
                   {row.jobs_running} run, {row.jobs_pending} wait
                 </Figure>
-                <Figure head="Evicted / evicts">
-                  {row.evictions_suffered} / {row.evictions_caused}
-                </Figure>
-                <Figure head="Lost">{hours(row.gpu_hours_lost)}</Figure>
+                <Figure head="Preempted">{row.evictions_suffered.toLocaleString("en")}</Figure>
+                <Figure head="Preempts">{row.evictions_caused.toLocaleString("en")}</Figure>
+                <Figure head="Lost">{lost(row.gpu_hours_lost)}</Figure>
               </tr>
             ))}
           </tbody>

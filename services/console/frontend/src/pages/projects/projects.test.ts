@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { aJob, aProject, projectMap } from "../pool/rows.fixture";
 import { jobsOf } from "./jobs";
 import { projectPath } from "./path";
-import { amount, barText, borrowings, borrowingText, evictionsText, measured, verdict } from "./shares";
+import { amount, barText, borrowings, borrowingText, evictionsText, foremost, measured, verdict } from "./shares";
 import { branches, pathTo } from "./tree";
 import { columns, since, usageText, type UsageItem } from "./usage";
 
@@ -62,6 +62,12 @@ describe("who borrows what from whom", () => {
   });
 });
 
+it("of many projects those come first that are short of their share, borrow or wait", () => {
+  const rows = [aProject("idle", 0, 2, 0), aProject("runs", 1, 2, 1), aProject("waits", 2, 2, 2, { jobs_pending: 1 }), aProject("borrows", 3, 2, 3), aProject("short", 1, 2, 2, { jobs_pending: 1 })];
+  expect(foremost(rows, 3).map((row) => row.project)).toEqual(["waits", "borrows", "short"]);
+  expect(foremost(rows, 5)).toEqual(rows);
+});
+
 describe("figures", () => {
   it("have units, and say where there is no bound", () => {
     expect(amount(null, "gpu_milli")).toBe("no bound");
@@ -77,12 +83,12 @@ describe("figures", () => {
   });
 
   it("of evictions", () => {
-    expect(evictionsText(aProject("p", 0, 1, 1))).toBe("No job of it had to leave, and none left for it.");
+    expect(evictionsText(aProject("p", 0, 1, 1))).toBe("None of its jobs was preempted; nobody was preempted for them.");
     expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 3, evictions_caused: 1, gpu_hours_lost: 2.345 }))).toBe(
-      "Its jobs had to leave 3 times, which cost 2.35 GPU-h; others left for them once.",
+      "Its jobs were preempted 3 times; others were preempted for them once. Evictions cost it 2.3 GPU-h of work.",
     );
-    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("Its jobs never had to leave; others left for them twice.");
-    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs had to leave once; nobody left for them.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_caused: 2 }))).toBe("None of its jobs was preempted; others were preempted for them twice.");
+    expect(evictionsText(aProject("p", 0, 1, 1, { evictions_suffered: 1 }))).toBe("Its jobs were preempted once; nobody was preempted for them.");
   });
 });
 

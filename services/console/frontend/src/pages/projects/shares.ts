@@ -1,4 +1,5 @@
 // Who gets its share, and who uses what others leave: projects' figures as sentences.
+import { gpuTime } from "../../lib/terms";
 import { bytes, count, gpus, times } from "../../lib/words";
 import type { Amounts, LiveProject } from "../../live/shapes";
 import type { Tone } from "../../ui/Badge";
@@ -67,6 +68,17 @@ export function barText(row: LiveProject, resource: Resource): string {
   return `${parts.join(", ")}.`;
 }
 
+/** Those to look at first, where there are too many for all: who is short of its share, who borrows, who waits. In the tree's order. */
+export function foremost(rows: readonly LiveProject[], most: number): LiveProject[] {
+  if (rows.length <= most) return [...rows];
+  const rank = (row: LiveProject): number => {
+    const { tone } = verdict(row);
+    return tone === "bad" ? 0 : tone === "warn" ? 1 : row.jobs_pending ? 2 : row.jobs_running ? 3 : 4;
+  };
+  const chosen = new Set([...rows].sort((a, b) => rank(a) - rank(b)).slice(0, most));
+  return rows.filter((row) => chosen.has(row));
+}
+
 /** The longest bar among projects that are compared. */
 export function scaleOf(rows: readonly LiveProject[], resource: Resource): number {
   const values = rows.flatMap((row) => [row.used[resource], row.quota[resource], row.fair_share[resource]]);
@@ -119,14 +131,14 @@ export function roomText({ lenders, nobody, borrower }: Borrowing): string {
   return borrower.parent === null ? "all quotas are in use" : `${borrower.parent} as a whole is above its quota`;
 }
 
-/** `7 of its jobs had to leave, its own displaced 1; 12.5 GPU-hours were lost.` */
+/** `Its jobs were preempted 7 times; others were preempted for them once. Evictions cost it 12.5 GPU-h of work.` */
 export function evictionsText(row: LiveProject): string {
   const suffered = row.evictions_suffered;
   const caused = row.evictions_caused;
-  if (!suffered && !caused) return "No job of it had to leave, and none left for it.";
-  const lost = row.gpu_hours_lost > 0 ? `, which cost ${hours(row.gpu_hours_lost)}` : "";
-  const left = suffered ? `Its jobs had to leave ${times(suffered)}${lost}` : "Its jobs never had to leave";
-  return `${left}; ${caused ? `others left for them ${times(caused)}` : "nobody left for them"}.`;
+  const left = suffered ? `Its jobs were preempted ${times(suffered)}` : "None of its jobs was preempted";
+  const cost = row.gpu_hours_lost > 0 ? ` Evictions cost it ${lost(row.gpu_hours_lost)} of work.` : "";
+  return `${left}; ${caused ? `others were preempted for them ${times(caused)}` : "nobody was preempted for them"}.${cost}`;
 }
 
-export const hours = (value: number): string => `${value >= 100 ? Math.round(value).toLocaleString("en") : Math.round(value * 100) / 100} GPU-h`;
+/** GPU-hours in the unit that people would choose. */
+export const lost = (gpuHours: number): string => (gpuHours > 0 ? gpuTime(gpuHours * 3_600_000) : "nothing");

@@ -1,5 +1,5 @@
 // The queue as people ask for it: who waits in which place, who is held or paused, who runs with less than it wants.
-import { sentence } from "../../lib/records";
+import { brief } from "../../lib/records";
 import { count, duration } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 
@@ -66,6 +66,6 @@ export function queueText(waiting: readonly Place[], free: number, now: number):
 /** Why it waits, in a sentence. */
 export function whyText(job: LiveJob, ahead: number): string {
   const why = job.why || job.note;
-  if (why) return sentence(why);
+  if (why) return brief(why);
   return ahead === 0 ? "It is first, and has not been tried yet." : "No reason is on record yet.";
 }
