@@ -41,17 +41,19 @@ export function Events({ pool, job, live, page, lines }: Props) {
   return (
     <Card title="What happened">
       {rows.length ? (
-        <DataTable
-          caption={`What happened to ${job}, the newest first`}
-          rows={rows.slice(0, shown.value)}
-          rowKey={(row) => row.key}
-          columns={[
-            { head: "When", cell: (row) => <Ago at={row.time} /> },
-            { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-            { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
-            { head: "More", cell: (row) => <span class="event-text">{row.text ? plainLine(row.text) : summary(row.data)}</span> },
-          ]}
-        />
+        <div class="events">
+          <DataTable
+            caption={`What happened to ${job}, the newest first`}
+            rows={rows.slice(0, shown.value)}
+            rowKey={(row) => row.key}
+            columns={[
+              { head: "When", cell: (row) => <Ago at={row.time} /> },
+              { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
+              { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
+              { head: "More", cell: (row) => <Text text={row.text ? plainLine(row.text) : summary(row.data)} /> },
+            ]}
+          />
+        </div>
       ) : (
         <p class="soft">Nothing since this page was opened. Earlier events come from the archive, which cannot be asked.</p>
       )}
@@ -68,3 +70,9 @@ export function Events({ pool, job, live, page, lines }: Props) {
     </Card>
   );
 }
+
+const Text = ({ text }: { text: string }) => (
+  <span class="event-text" title={text}>
+    {text}
+  </span>
+);

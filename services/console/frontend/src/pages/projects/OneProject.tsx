@@ -71,7 +71,7 @@ export function OneProject({ pool, live, row }: { pool: string; live: Live; row:
               </li>
             ))}
           </ul>
-          <ShareKey />
+          <ShareKey limited={RESOURCES.some(([resource]) => row.limit[resource] !== null)} />
         </Card>
         {row.project !== "" && <OverTime key={row.project} pool={pool} project={row.project} to={live.time.value} />}
       </div>

@@ -1,10 +1,12 @@
 import { useLocation } from "preact-iso";
 
+import { useArchive } from "../../lib/archive";
 import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
 import { NoBoard } from "../../ui/NoBoard";
+import { Borrowed } from "./Borrowed";
 import { OneProject } from "./OneProject";
 import { OverTime } from "./OverTime";
 import { projectPath } from "./path";
@@ -32,6 +34,18 @@ export default function ProjectsPage({ pool }: { pool: string }) {
     );
   }
   return <AllProjects pool={pool} live={live} />;
+}
+
+/** Who borrowed, and what the pool used, over time. */
+function Past({ pool, to }: { pool: string; to: string | null }) {
+  const { state } = useArchive();
+  if (state === "none") return <Empty title="Use over time cannot be shown">It is in the archive, and this console has none to ask.</Empty>;
+  return (
+    <>
+      <Borrowed pool={pool} to={to} />
+      <OverTime pool={pool} project="" to={to} />
+    </>
+  );
 }
 
 function AllProjects({ pool, live }: { pool: string; live: Live }) {
@@ -75,7 +89,7 @@ function AllProjects({ pool, live }: { pool: string; live: Live }) {
         )}
       </Card>
       <Tree pool={pool} projects={projects} title="Quotas and shares" />
-      <OverTime pool={pool} project="" to={live.time.value} />
+      <Past pool={pool} to={live.time.value} />
     </div>
   );
 }

@@ -98,7 +98,7 @@ export function Tree({ pool, projects, root = null, title }: { pool: string; pro
         </table>
       </div>
       {rows.length === 0 && <p class="soft">No project has a name like that.</p>}
-      <ShareKey />
+      <ShareKey limited={limited} />
     </Card>
   );
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { aJob, aProject, projectMap } from "../pool/rows.fixture";
+import { borrowedText, borrowers, stepsPath, type OverTimeRow } from "./borrowed";
 import { jobsOf } from "./jobs";
 import { projectPath } from "./path";
 import { amount, barText, borrowings, borrowingText, evictionsText, foremost, measured, verdict } from "./shares";
@@ -128,4 +129,21 @@ describe("use over time", () => {
     expect(usageText([item(1, null, 0)])).toBe("Used at most 1 GPU.");
     expect(since("2026-01-02T00:00:00Z", "6h")).toBe("2026-01-01T18:00:00.000Z");
   });
+});
+
+describe("who borrowed what over time", () => {
+  const row = (project: string, borrowed: (number | null)[], most: number, hours: number): OverTimeRow => ({ project, borrowed, most_borrowed: most, borrowed_gpu_hours: hours });
+
+  it("leaves out who borrowed nothing, and the pool", () => {
+    const found = { from: null, to: null, stretch_s: 60, times: [], projects: [row("a", [1], 2, 1), row("", [3], 3, 3), row("b", [0], 0, 0)] };
+    expect(borrowers(found).map((each) => each.project)).toEqual(["a"]);
+  });
+
+  it("is a strip of steps, to one scale, with nothing where nothing is known", () => {
+    expect(stepsPath([0, 4, null, 2], 4)).toBe("M0 100L0 100L1 100L1 0L2 0L2 100L3 100L3 50L4 50L4 100Z");
+    expect(stepsPath([], 4)).toBe("");
+    expect(stepsPath([0], 0)).toBe("M0 100L0 100L1 100L1 100Z");
+  });
+
+  it("is told in words", () => expect(borrowedText(row("a", [null, 0, 2, 2], 6, 2.25))).toBe("at most 6 GPUs, 2.3 GPU-h in all, 67 % of the time"));
 });

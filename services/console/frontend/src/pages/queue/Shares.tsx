@@ -39,7 +39,7 @@ export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap
             })}
           </ul>
           {shown.length < rows.length && <p class="soft note">And {count(rows.length - shown.length, "other project")}; who is short of its share, borrows or waits is shown first.</p>}
-          <ShareKey />
+          <ShareKey limited={shown.some((row) => row.limit.gpu_milli !== null)} />
         </>
       )}
     </Card>

@@ -1,1 +1,0 @@
-import{y as e}from"./index-CrqNWnNH.js";function t({name:t,children:n}){return e(`div`,{children:[e(`dt`,{children:t}),e(`dd`,{children:n})]})}export{t};
