@@ -5,7 +5,7 @@ import { borrowedText, borrowers, stepsPath, type OverTimeRow } from "./borrowed
 import { jobsOf } from "./jobs";
 import { projectPath } from "./path";
 import { amount, barText, borrowings, borrowingText, evictionsText, foremost, measured, verdict } from "./shares";
-import { branches, pathTo } from "./tree";
+import { ALL, branches, pathTo } from "./tree";
 import { columns, since, usageText, type UsageItem } from "./usage";
 
 describe("whether a team gets its share", () => {
@@ -42,7 +42,7 @@ describe("who borrows what from whom", () => {
     expect(borrowingText(only!)).toBe("borrows 4 GPUs: serving leaves 3 GPUs of its quota unused, 2 GPUs are in nobody's quota.");
   });
 
-  it("level by level: a child borrows from its siblings, or its parent as a whole does", () => {
+  it("level by level, who borrows most first: a child borrows from its siblings, or its parent as a whole does", () => {
     const rows = projectMap(
       aProject("top", 6, 4, 6),
       aProject("a", 5, 2, 5, { parent: "top", depth: 1 }),
@@ -50,8 +50,8 @@ describe("who borrows what from whom", () => {
       aProject("other", 0, 4, 0),
     );
     expect(borrowings(rows, 8_000).map((each) => `${each.borrower.project} ${borrowingText(each)}`)).toEqual([
-      "top borrows 2 GPUs: other leaves 4 GPUs of its quota unused.",
       "a borrows 3 GPUs: b leaves 1 GPU of its quota unused.",
+      "top borrows 2 GPUs: other leaves 4 GPUs of its quota unused.",
     ]);
     const full = projectMap(aProject("top", 6, 4, 6), aProject("a", 6, 4, 6, { parent: "top", depth: 1 }));
     expect(borrowings(full, 4_000).map(borrowingText)).toEqual(["borrows 2 GPUs: all quotas are in use.", "borrows 2 GPUs: top as a whole is above its quota."]);
@@ -95,14 +95,21 @@ describe("figures", () => {
 
 describe("the tree", () => {
   const rows = projectMap(aProject("a", 0, 1, 1), aProject("a-1", 0, 1, 1, { parent: "a", depth: 1 }), aProject("a-1-x", 0, 1, 1, { parent: "a-1", depth: 2 }), aProject("b", 0, 1, 1));
-  const names = (unfolded: (name: string) => boolean, root: string | null = null, text = ""): string[] => branches(rows, unfolded, root, text).map(({ row }) => row.project);
+  const names = (unfolded: (name: string) => boolean, root: string | null = null, sought = ALL): string[] => branches(rows, unfolded, root, sought).map(({ row }) => row.project);
 
   it("folds and unfolds, starts anywhere, and is found by name", () => {
     expect(names(() => true)).toEqual(["a", "a-1", "a-1-x", "b"]);
     expect(names((name) => name === "a")).toEqual(["a", "a-1", "b"]);
     expect(names(() => true, "a")).toEqual(["a-1", "a-1-x"]);
-    expect(names(() => false, null, "-X")).toEqual(["a-1-x"]);
+    expect(names(() => false, null, { text: "-X", standing: "" })).toEqual(["a-1-x"]);
     expect(pathTo(rows, "a-1-x")).toEqual(["a", "a-1", "a-1-x"]);
+  });
+
+  it("is searched by standing", () => {
+    const some = projectMap(aProject("top", 4, 8, 4), aProject("low", 2, 2, 4, { parent: "top", depth: 1, jobs_pending: 1 }), aProject("more", 2, 1, 2, { parent: "top", depth: 1 }));
+    const found = (sought: { text: string; standing: string }) => branches(some, () => false, null, sought).map(({ row }) => row.project);
+    expect(found({ text: "", standing: "below its share" })).toEqual(["low"]);
+    expect(found({ text: "o", standing: "borrows" })).toEqual(["more"]);
   });
 
   it("takes names for what they are in addresses", () => expect(projectPath("pool a", "x/y&z")).toBe("/pool%20a/projects?project=x%2Fy%26z"));

@@ -27,9 +27,12 @@ export function measured(value: number, resource: Resource): string {
 export interface Verdict {
   tone: Tone;
   /** A word or two. */
-  word: string;
+  word: (typeof WORDS)[number];
   text: string;
 }
+
+/** The words of all verdicts. */
+export const WORDS = ["below its share", "borrows", "has its share", "nothing waits", "idle"] as const;
 
 /** Whether a project gets its share of GPUs, as a person would ask. */
 export function verdict(row: LiveProject): Verdict {
@@ -95,7 +98,7 @@ export interface Borrowing {
 
 /**
  * Each project above its quota, with the siblings that leave some of theirs unused. GPUs have no name tags: several lenders
- * and several borrowers of one level are told together. total: thousandths of the pool's GPUs.
+ * and several borrowers of one level are told together. Who borrows most is first. total: thousandths of the pool's GPUs.
  */
 export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number): Borrowing[] {
   const found: Borrowing[] = [];
@@ -111,7 +114,7 @@ export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number
     const given = siblings.reduce((sum, row) => sum + (row.quota.gpu_milli ?? 0), 0);
     found.push({ borrower, milli, lenders, nobody: Math.max(0, above - given) });
   }
-  return found;
+  return found.sort((a, b) => b.milli - a.milli);
 }
 
 const NAMED = 3;
