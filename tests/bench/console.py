@@ -82,7 +82,7 @@ def measure(run: Run) -> list[Row]:
         stack.start_kafka()
         return asyncio.run(_measure(run, stack, nodes))
     finally:
-        stack.stop()
+        stack.close()
 
 
 async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:

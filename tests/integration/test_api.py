@@ -15,9 +15,10 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 from jsonschema import Draft202012Validator
-from tests.api_kit import PATIENCE_S, Api, Event
+from tests.api_kit import Api, Event
 from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import plain_log
+from tests.http_kit import PATIENCE_S
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.logfile import message_line

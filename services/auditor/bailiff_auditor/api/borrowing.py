@@ -66,7 +66,7 @@ async def borrowing(ask: Asked, from_: given.From = None, to: given.To = None, p
 async def _told(reading: Reading, from_: datetime | None, to: datetime | None, points: int) -> dict[str, Any]:
     domain = reading.domain["id"]
     (looks,) = await reading.fetch(LOOKS, domain)
-    nothing = {"from": None, "to": None, "stretch_s": 0, "times": [], "projects": []}
+    nothing: dict[str, Any] = {"from": None, "to": None, "stretch_s": 0, "times": [], "projects": []}
     if looks["newest"] is None:
         return nothing
     until = looks["newest"] + timedelta(microseconds=1)

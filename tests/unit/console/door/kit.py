@@ -9,6 +9,7 @@ import httpx
 import yaml
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
+from tests.http_kit import problem
 
 from bailiff_console import problems
 from bailiff_console.door import routes
@@ -113,9 +114,7 @@ def roles_file(folder: Path, **roles: Any) -> Path:
 
 def is_problem(answer: httpx.Response, status: int, *words: str) -> None:
     """A problem of that status, whose sentence says these words."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    said = answer.json()
+    said = problem(answer, status)
     assert said["status"] == status
     assert said["title"]
     for word in words:
