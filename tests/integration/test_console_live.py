@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from tests.archive_kit import Log
 from tests.console_kit import Console, page
 from tests.log_builder import SECOND, Story, policy
+from tests.oidc_provider import served
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -241,6 +246,23 @@ async def test_without_an_archive_it_is_said_so_and_so_it_is_where_it_does_not_a
         assert "BAILIFF_API" in (await console.refused(404, "/archive/domains"))["detail"]
     async with world.console(api="http://127.0.0.1:9") as console:
         assert "does not answer" in (await console.refused(503, "/archive/domains"))["detail"]
+
+
+@pytest.mark.parametrize(("token", "asked_with"), [("", None), ("sésame", "Bearer sésame")])
+async def test_an_empty_token_is_none_as_compose_passes_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, token: str, asked_with: str | None
+) -> None:
+    asked: list[str | None] = []
+
+    async def archive(request: Request) -> JSONResponse:
+        said = request.headers.get("authorization")
+        asked.append(said.encode("latin-1").decode() if said is not None else None)
+        return JSONResponse({"items": []})
+
+    monkeypatch.setenv("BAILIFF_API_TOKEN", token)
+    async with served(Starlette(routes=[Route("/v1/domains", archive)])) as address, world.console(api=address) as console:
+        assert await console.get("/archive/domains") == {"items": []}
+    assert set(asked) == {asked_with}
 
 
 async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> None:

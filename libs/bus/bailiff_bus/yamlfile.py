@@ -22,8 +22,18 @@ def read_yaml(path: Path) -> tuple[Any, Lines]:
 
 def parse_yaml(text: str, name: str) -> tuple[Any, Lines]:
     """What the text holds, and the line of every place in it; errors call it `name`. Raises `UnreadableFile`."""
+    return _parse(text, name, aliases=True)
+
+
+def parse_foreign_yaml(text: str, name: str) -> tuple[Any, Lines]:
+    """The same for a text of somebody who may mean harm: nothing in it grows when it is read."""
+    return _parse(text, name, aliases=False)
+
+
+def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
     lines: Lines = {}
     try:
+        _look_through(text, name, aliases)
         tree = yaml.compose(text, Loader=LOADER)
         if tree is not None:
             _note_lines(tree, (), lines, name)
@@ -35,27 +45,21 @@ def parse_yaml(text: str, name: str) -> tuple[Any, Lines]:
         tab = "a tab before the text: YAML indents with blanks" if "\t" in line[: len(line) - len(line.lstrip())] else ""
         raise UnreadableFile(f"{where}: not YAML: {tab or getattr(error, 'problem', None) or error}") from None
     except RecursionError:
-        raise UnreadableFile(
-            f"{name}: not YAML that can be read: an anchor that holds itself, or too much inside one another"
-        ) from None
+        raise UnreadableFile(f"{name}: not YAML that can be read: an anchor that holds itself") from None
     except ValueError as error:
         raise UnreadableFile(f"{name}: not YAML that can be read: {error}") from None
 
 
-def parse_foreign_yaml(text: str, name: str) -> tuple[Any, Lines]:
-    """The same for a text of somebody who may mean harm: not nested too deeply, and nothing that grows when it is read."""
+def _look_through(text: str, name: str, aliases: bool) -> None:
+    """Event by event, which calls nothing within itself: libyaml's other readers end the process where a text is too deep."""
     depth = 0
-    try:
-        for event in yaml.parse(text, Loader=LOADER):  # reads on without calling itself
-            where = f"{name}:{event.start_mark.line + 1}" if event.start_mark is not None else name
-            if isinstance(event, yaml.AliasEvent):
-                raise UnreadableFile(f"{where}: *{event.anchor}: write it out; aliases are not taken here")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise UnreadableFile(f"{where}: more than {DEEPEST} lists and fields inside one another")
-    except (yaml.YAMLError, ValueError):
-        pass  # said by the parser, in its own words
-    return parse_yaml(text, name)
+    for event in yaml.parse(text, Loader=LOADER):
+        where = f"{name}:{event.start_mark.line + 1}" if event.start_mark is not None else name
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise UnreadableFile(f"{where}: more than {DEEPEST} lists and fields inside one another")
+        if not aliases and isinstance(event, yaml.AliasEvent):
+            raise UnreadableFile(f"{where}: *{event.anchor}: write it out; aliases are not taken here")
 
 
 def read_text(path: Path) -> str:

@@ -36,7 +36,7 @@ class Source:
                 except json.JSONDecodeError as error:
                     if self.name.endswith(".json"):
                         raise Problem(ExitCode.USAGE, f"{self.name}:{error.lineno}: not JSON: {error.msg}", ADVICE) from None
-                except _StandsTwice:
+                except (_StandsTwice, RecursionError):
                     pass  # read as YAML, which knows lines
             value, self.lines = parse_yaml(self.text, self.name)
         except UnreadableFile as fault:

@@ -1,5 +1,8 @@
 """What people get wrong in a snapshot, a policy or a job file is told with line and field, what was found and what is allowed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,18 @@ def test_a_policy(story: dict[str, Any], tmp_path: Path) -> None:
 def test_an_empty_file_and_one_that_is_no_text(command: tuple[str, ...], tmp_path: Path) -> None:
     assert told(tmp_path, b"", *command)[0].endswith(", found nothing")
     assert told(tmp_path, b"nodes: \xff\n", *command) == ["is not UTF-8"]
+
+
+@pytest.mark.parametrize(("command", "opening"), [(("plan",), "["), (("plan",), '{"nodes": ['), (("policy", "check"), "- ")])
+def test_a_file_that_is_too_deep_to_be_read(command: tuple[str, ...], opening: str, tmp_path: Path) -> None:
+    """In a process of its own: libyaml, asked to read it, would end the process."""
+    file = tmp_path / "deep.yaml"
+    file.write_text(opening * 100_000)
+    found = subprocess.run(
+        [sys.executable, "-m", "bailiff", *command, file], capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"}
+    )
+    assert found.returncode == ExitCode.USAGE, found.stderr
+    assert "deep.yaml:1: more than 50 lists and fields inside one another" in found.stderr
 
 
 def test_a_budget_may_name_a_project_that_stands_at_the_top_of_the_snapshot(tmp_path: Path) -> None:

@@ -1,17 +1,12 @@
-"""What a task says to its node, made into stages of its eviction and into news that are reported now and then."""
+"""What one task has said to its node so far, and which of it is news that nobody was told of yet."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from bailiff_core.records.facts import Checkpoint, EvictionStage, Stage
-
-from .runtime import Said, Steps
+from bailiff_core.records.facts import Checkpoint
+from bailiff_node_agent.runtime import Said, Steps
 
 CHECKPOINTS_EVERY_S, PROGRESS_EVERY_S = 10.0, 60.0
-STAGES: tuple[EvictionStage, ...] = (
-    "acknowledged", "checkpoint_started", "saving_in_flight", "checkpoint_committed", "yielding",
-)  # fmt: skip
-OUR_OWN = ("term_sent", "kill_sent")
 
 
 @dataclass(slots=True)
@@ -65,21 +60,6 @@ class Heard:
         return told
 
 
-def stage_of(line: Said, notice_at: int) -> Stage | None:
-    """The stage of an eviction that a line tells of; None for one that tells of none, or came before the notice."""
-    stage = next((each for each in STAGES if each == line.say), None)
-    if stage is None or line.at_boottime_us < notice_at:
-        return None
-    after, checkpoint = line.at_boottime_us - notice_at, checkpoint_of(line) if stage == "checkpoint_committed" else None
-    return Stage(stage=stage, after=after, step=None if checkpoint else line.content.get("step"), checkpoint=checkpoint)
-
-
 def checkpoint_of(line: Said) -> Checkpoint:
     """What a line says about a checkpoint that was committed."""
     return Checkpoint.model_validate({name: line.content[name] for name in Checkpoint.model_fields})
-
-
-def stuck_in(stages: dict[str, Stage | None]) -> EvictionStage:
-    """The last stage that the task itself has reached."""
-    reached = [stage.stage for stage in stages.values() if stage is not None and stage.stage not in OUR_OWN]
-    return reached[-1] if reached else "noticed"
