@@ -7,6 +7,7 @@ import { liveOf } from "../live/live";
 import { Ago } from "../ui/Ago";
 import { Button } from "../ui/Button";
 import { Empty } from "../ui/Empty";
+import { Find } from "./Find";
 import { PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
 import { me } from "./me";
 import type { Pools } from "./pools";
@@ -62,6 +63,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         )}
         {known && <Connected pool={pool} />}
         <span class="spring" />
+        {known && <Find key={pool} pool={pool} />}
         <Colours />
         <Who />
       </header>

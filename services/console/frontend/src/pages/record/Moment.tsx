@@ -5,7 +5,7 @@ import { archivePath, asRefusal, get, poolPath, type Refusal } from "../../lib/a
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { plainLine } from "../../lib/plain";
-import { summary, typeWords } from "../../lib/records";
+import { brief, summary, typeWords } from "../../lib/records";
 import { gpusText } from "../../lib/terms";
 import { count, moment } from "../../lib/words";
 import type { Board, LiveJob, NodeCells } from "../../live/shapes";
@@ -146,7 +146,7 @@ function Shown({ pool, then, before, stale }: { pool: string; then: Then; before
         <ol class="queue-then">
           {queue.slice(0, MOST_QUEUED).map((job) => (
             <li key={job.job}>
-              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {gpusText(job)}{job.why && <>: <bdi>{plainLine(job.why)}</bdi></>}</span>
+              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {gpusText(job)}{job.why && <>. <bdi title={plainLine(job.why)}>{brief(job.why)}</bdi></>}</span>
             </li>
           ))}
         </ol>

@@ -60,7 +60,7 @@ function Writing({ pool }: { pool: string }) {
           {view.value === "yaml" ? (
             <>
               <Editor label="The job as YAML" value={yaml} onInput={(text) => job.write(text)} faults={faults} />
-              {job.more.value.length > 0 && <More texts={job.more.value} />}
+              {job.more.value.length > 0 && !faults.length && <More texts={job.more.value} />}
             </>
           ) : job.fields.value === null ? (
             <div class="state" data-kind="empty">

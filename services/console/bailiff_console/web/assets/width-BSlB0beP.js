@@ -1,1 +1,0 @@
-import{N as e,k as t}from"./index-DpCEWYQW.js";function n(n){let r=t(0);return e(()=>{let e=new ResizeObserver(([e])=>r.value=Math.floor(e.contentRect.width));return e.observe(n.current),()=>e.disconnect()},[]),r}export{n as t};
