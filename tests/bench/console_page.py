@@ -5,7 +5,6 @@ is the same page of a pool of one node. Skipped, with a line, where there is no 
 """
 
 import asyncio
-import itertools
 import time
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from tests.console_kit import ConsoleProcess
 
 from bailiff_devstack.stack import Plan, Stack
 
-from .console import RATE, paced, write
+from .console import RATE, hour_long, hour_of, hour_text, paced, write
 from .console_log import DOMAIN, BusyLog
 from .system import publishing
 from .table import Row, Run, percentile
@@ -37,7 +36,7 @@ FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].s
 
 @dataclass
 class Seen:
-    """Milliseconds: first paint, until the map is there, per record until it is painted. Heap in MB before and after the hour."""
+    """Milliseconds: first paint, until the map is there, per record until it is painted. Heap in MB after a third of the hour and after it."""
 
     paint: float
     map: float
@@ -65,12 +64,8 @@ def measure(run: Run) -> list[Row]:
         rows.append(
             Row(told, percentile(all_of_them.waits, figure), "ms", {"p95": "≤ 300 ms"}.get(name, "-"), baseline, "ms: 1 node")
         )
-    after = f"heap of the page, {what}, {_hour(run):,} records later"
-    return [*rows, Row(after, all_of_them.heap_after, "MB", "< 300 MB, and the same", all_of_them.heap, "MB: before")]
-
-
-def _hour(run: Run) -> int:
-    return RATE * (60 if run.quick else 3600)
+    after = f"heap of the page, {what}, after {hour_text(run)}"
+    return [*rows, Row(after, all_of_them.heap_after, "MB", "< 300 MB, and the same", all_of_them.heap, "MB: first third")]
 
 
 async def _measured(run: Run, nodes: int) -> Seen:
@@ -99,15 +94,18 @@ async def _measured(run: Run, nodes: int) -> Seen:
             tools = await page.context.new_cdp_session(page)
             heap = await _heap(tools)
             if nodes > 1:
-                await _after_an_hour(run, page, producer, log)
+                hour = hour_of(run)
+                await _read(hour // 3, page, producer, log)
+                heap = await _heap(tools)
+                await _read(hour - hour // 3, page, producer, log)
             return Seen(paint, shown, waits, heap, await _heap(tools))
     finally:
         await asyncio.to_thread(stack.close)
 
 
-async def _after_an_hour(run: Run, page: Page, producer: AIOKafkaProducer, log: BusyLog) -> None:
+async def _read(records: int, page: Page, producer: AIOKafkaProducer, log: BusyLog) -> None:
     await page.evaluate("() => { window.seen.length = 0 }")
-    await write(producer, itertools.islice(log.go_on(), _hour(run)))
+    await write(producer, hour_long(log, records))
     await page.wait_for_function(
         "last => Number(/#(\\d+)/.exec(document.querySelector('.connection').textContent)[1]) >= last",
         arg=log.pool.seq,
