@@ -9,7 +9,7 @@ from .change import Change, Show, merged
 PACE_S = 0.205  # at least, from one sending to the next: five in a second, and no sixth because a clock is coarse
 QUEUE = 15  # messages, three seconds of them
 RING_TICKS = 900  # three minutes
-RING_BYTES = 32 * 1024 * 1024
+RING_BYTES = 8 * 1024 * 1024
 
 
 class Page:
