@@ -61,6 +61,11 @@ class Pools:
             raise busy(found.fault or f"the log of {name} is being read: {found.view.pool.seq + 1} records so far")
         return found
 
+    def known(self, name: str) -> Followed | None:
+        """The pool of that name, if it is followed and read to its end."""
+        found = self._followed.get(name)
+        return found if found is not None and found.ready else None
+
     @property
     def kafka(self) -> dict[str, object]:
         """Whether it answers; since: when it stopped, ."""
