@@ -6,11 +6,12 @@ witness                    sees every record and every start and stop of a task,
 """
 
 import asyncio
+import gc
 import json
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -36,8 +37,8 @@ from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
-from bailiff_node_agent.agent import Machine
 from bailiff_node_agent.disk import Evictions, Fences, Reports, Verdict, draw_incarnation
+from bailiff_node_agent.machine import Machine
 from bailiff_node_agent.runtime import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration
@@ -539,6 +540,20 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """A service hides its state from the garbage collector, or stops it while it reads a log, and one that is killed never
+    takes that back: all processes of a run share one collector, so here somebody else does.
+    """
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        gc.collect()
+
+
+@_nothing_left_behind()
 def run(what: int | Plan) -> Outcome:
     """Run this seed, or this plan."""
     plan = what if isinstance(what, Plan) else plan_of(what)
