@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .eventline import plain
-from .tables import table
+from .tables.style import table
 
 RUNS = ("recorded", "simulated", "other")
 COLUMNS = ("", "recorded", "simulated", "other policy")

@@ -10,9 +10,11 @@ from tests.builders import group
 from tests.log_builder import GIB, Story
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
 
-from bailiff import present, tables
+from bailiff import present
 from bailiff.cli.session import Output, as_text
 from bailiff.eventline import lines
+from bailiff.tables.jobs import job_block
+from bailiff.tables.nodes import nodes_table
 from bailiff_core.records import facts
 
 
@@ -152,7 +154,7 @@ def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
     assert (second["state"], second["job"], second["free_milli"]) == ("held", "whole", 0)
     assert (row["gpus_free"], row["gpus_shared"]) == (0, 1)
     out = io.StringIO()
-    Console(width=140, file=out).print(tables.nodes([row]))
+    Console(width=140, file=out).print(nodes_table([row]))
     assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
 
 
@@ -164,7 +166,7 @@ def test_describe_tells_what_a_job_is_bound_to() -> None:
     job = story.job("bound")
     details = present.job_details(story.pool, job, story.pool.now, [], [])
     out = io.StringIO()
-    Console(width=100, file=out).print(tables.job(details))
+    Console(width=100, file=out).print(job_block(details))
     told = " ".join(out.getvalue().split())
     for part in ("runs at most 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
         assert part in told, told

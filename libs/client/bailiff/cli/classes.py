@@ -2,7 +2,8 @@
 
 import typer
 
-from bailiff import present, tables
+from bailiff import present
+from bailiff.tables.policy import classes_table
 
 from .session import Session, command
 
@@ -23,4 +24,4 @@ async def list_classes(session: Session) -> None:
     """Priority classes, the highest first, with their jobs. They are part of the policy: bailiff policy show."""
     async with session.client() as client:
         rows = present.classes((await client.view(session.domain)).pool)
-        session.show(rows, lambda: tables.classes(rows))
+        session.show(rows, lambda: classes_table(rows))

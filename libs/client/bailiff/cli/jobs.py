@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, tables
+from bailiff import present
 from bailiff.client import Asked, Client, Outcome
 from bailiff.eventline import Line, lines, plain
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.jobs import job_block, jobs_table
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
@@ -92,7 +93,7 @@ async def list_jobs(
             return present.jobs(view.pool, client.now(), ended=all_, project=of)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: tables.jobs(rows, wide=wide), watch=watch)
+        await shown(session, look, lambda rows: jobs_table(rows, wide=wide), watch=watch)
 
 
 async def shown(session: Session, look: Any, table: Any, *, watch: bool) -> None:
@@ -122,7 +123,7 @@ async def describe(
             raise no_such_job(job, where.name, history)
         events = [f"{line.day} {line}" for line in told]
         details = present.job_details(pool, found, client.now(), history, events if show_events else [])
-        session.show(details, lambda: tables.job(details))
+        session.show(details, lambda: job_block(details))
         if show_events and session.for_people:
             session.out.print()
             session.show_lines(told)

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from bailiff import present, tables
+from bailiff import present
 from bailiff.client import Client
 from bailiff.poolfile import with_pool, write_pools
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.nodes import node_block, nodes_table, troubles_table
+from bailiff.tables.pools import cluster_block, pool_list_table, pools_table
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.messages import ClearQuarantine, ReplaceNode, RequestBody, ReturnNode
 
@@ -48,7 +50,7 @@ async def nodes(session: Session, watch: Watch = False) -> None:
             return present.nodes((await client.view(session.domain)).pool)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: tables.nodes(rows, wide=wide), watch=watch)
+        await shown(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
 
 
 async def pools(session: Session, watch: Watch = False) -> None:
@@ -58,7 +60,7 @@ async def pools(session: Session, watch: Watch = False) -> None:
         async def look() -> list[present.PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, tables.pools, watch=watch)
+        await shown(session, look, pools_table, watch=watch)
 
 
 async def _rows(client: Client) -> list[present.PoolRow]:
@@ -76,7 +78,7 @@ async def pool_list(session: Session, watch: Watch = False) -> None:
         async def look() -> list[present.PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, tables.pool_list, watch=watch)
+        await shown(session, look, pool_list_table, watch=watch)
 
 
 async def pool_create(
@@ -129,7 +131,7 @@ async def cluster_info(session: Session) -> None:
         "total": {name: sum(row[name] for row in figures) for name in names},
         "pools": rows,
     }
-    session.show(found, lambda: tables.cluster(found))
+    session.show(found, lambda: cluster_block(found))
 
 
 async def node_list(session: Session, watch: Watch = False) -> None:
@@ -139,7 +141,7 @@ async def node_list(session: Session, watch: Watch = False) -> None:
         async def look() -> list[present.NodeRow]:
             return present.nodes((await client.view(session.domain)).pool)
 
-        await shown(session, look, tables.node_list, watch=watch)
+        await shown(session, look, troubles_table, watch=watch)
 
 
 async def node_describe(session: Session, node: NodeName) -> None:
@@ -150,7 +152,7 @@ async def node_describe(session: Session, node: NodeName) -> None:
     if found is None:
         known = ", ".join(row["node"] for row in rows[:20]) or "none"
         raise Problem(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
-    session.show(found, lambda: tables.node_details(found))
+    session.show(found, lambda: node_block(found))
 
 
 async def clear(
