@@ -10,7 +10,7 @@ from rich.text import Text
 from bailiff_core.plan import PlanReport, Round
 from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 
-from .eventline import plain
+from .eventline.line import plain
 from .tables.style import table
 
 STYLES = {

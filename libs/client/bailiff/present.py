@@ -22,7 +22,8 @@ from bailiff_core.records.wire import time_text
 from bailiff_core.words import memory_text, thousandths_text
 
 from .draining import would_move
-from .eventline import demand_text, lines, node_name
+from .eventline.lines import lines
+from .eventline.words import demand_text, node_name
 from .policyfile import policy_document
 from .projects import below
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .eventline import plain
+from .eventline.line import plain
 from .tables.style import table
 
 RUNS = ("recorded", "simulated", "other")

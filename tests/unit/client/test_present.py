@@ -12,7 +12,7 @@ from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemp
 
 from bailiff import present
 from bailiff.cli.session import Output, as_text
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff.tables.jobs import job_block
 from bailiff.tables.nodes import nodes_table
 from bailiff_core.records import facts

@@ -12,7 +12,8 @@ import typer
 
 from bailiff import present, proofs, replaying, walk
 from bailiff.derived import derived as compare_derived
-from bailiff.eventline import Line, lines
+from bailiff.eventline.line import Line
+from bailiff.eventline.lines import lines
 from bailiff.logfile import write_log
 from bailiff.moments import Point, end_of, point, wall_clock
 from bailiff.problem import ExitCode, Problem

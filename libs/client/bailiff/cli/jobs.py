@@ -8,7 +8,8 @@ import typer
 
 from bailiff import present
 from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline import Line, lines, plain
+from bailiff.eventline.line import Line, plain
+from bailiff.eventline.lines import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff.tables.jobs import job_block, jobs_table
 from bailiff_bus import topics

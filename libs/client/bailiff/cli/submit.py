@@ -11,7 +11,7 @@ import typer
 from bailiff import friendly, present
 from bailiff.client import Asked, Client
 from bailiff.described import in_project, named
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import SubmitJob
 from bailiff_core.model.pool import Pool

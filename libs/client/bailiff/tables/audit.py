@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff.replaying import EngineUsed, Replayed
 from bailiff.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Verification
 

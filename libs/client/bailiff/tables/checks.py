@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.doctor import Check
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 
 from .style import state_word, table, text
 

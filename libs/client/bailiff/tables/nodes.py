@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff.present import AffectedRow, DrainRow, NodeRow
 from bailiff_core.model.places import ranges
 from bailiff_core.words import cost_text, memory_text, thousandths_text

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff.present import ClassRow
 
 from .style import indented, pairs, seconds_cell, some, table, text

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff.events import EventRow
 from bailiff_core.words import cost_text, thousandths_text
 

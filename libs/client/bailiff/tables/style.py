@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff_core.words import duration_text
 
 STATE_STYLES = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from bailiff import explaining, present
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff.explaining import Explained, Log
 from bailiff.moments import moment
 from bailiff_bus.port import Message
