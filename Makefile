@@ -8,7 +8,7 @@ GPUS ?= 8xH100-80GB
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs web bench clean
+.PHONY: help install install-dev demo up down test test-long test-compose test-gpu seeds chaos check docs web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test-compose: install-dev ## the story in containers, where a Docker engine answ
 
 test-gpu: install-dev ## on a machine with NVIDIA GPUs
 	$(BIN)/python -m pytest -q -m "gpu"
+
+seeds: install-dev ## the simulation on a stretch of seeds (SEEDS=0-9999); a seed that fails is told as a short story
+	$(BIN)/python -m tests.simulation $(or $(SEEDS),0-999)
 
 chaos: install-dev ## kill -9 at random, 200 times, under load (SEED=… to see one again)
 	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))

@@ -193,7 +193,7 @@ def main() -> None:
             demo.start()
             asyncio.run(_play(demo, options.churn))
         finally:
-            demo.stack.stop()
+            demo.stack.close()
 
 
 if __name__ == "__main__":

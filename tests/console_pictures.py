@@ -163,7 +163,7 @@ def main() -> None:
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="bailiff-console-pictures-") as folder, contextlib.ExitStack() as ending:
         demo = Demo(Path(folder), 4, lambda text: print(text, flush=True))
-        ending.callback(demo.stack.stop)
+        ending.callback(demo.stack.close)
         demo.start()
         asyncio.run(_stage_and_take(demo, options.folder))
     return None

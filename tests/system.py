@@ -39,7 +39,8 @@ from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.records.payload import Payload
 from bailiff_core.replay import Replay
 from bailiff_devstack import free_port
-from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.kafka_cluster import KafkaCluster
 from bailiff_devstack.processes import tail
 from bailiff_devstack.stack import SERVICES, Plan, Stack
 
@@ -212,7 +213,7 @@ class System:
     def stop(self) -> None:
         """End everything that this system started, jobs included."""
         try:
-            self.stack.stop()
+            self.stack.close()
         finally:
             end_jobs(self.folder / "state")
 

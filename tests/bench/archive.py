@@ -34,7 +34,7 @@ def measure(run: Run) -> list[Row]:
         pid = stack.processes.pid("auditor")
         seconds, processor, database = asyncio.run(_caught_up(stack.postgres.dsn, pid, len(wires)))
     finally:
-        stack.stop()
+        stack.close()
     run.say(
         f"from the first archived batch to the last: {seconds:.1f} s; processor time: auditor with its helper {processor:.1f} s, "
         f"PostgreSQL {database:.1f} s"

@@ -102,7 +102,7 @@ async def _measured(run: Run, nodes: int) -> Seen:
                 await _after_an_hour(run, page, producer, log)
             return Seen(paint, shown, waits, heap, await _heap(tools))
     finally:
-        await asyncio.to_thread(stack.stop)
+        await asyncio.to_thread(stack.close)
 
 
 async def _after_an_hour(run: Run, page: Page, producer: AIOKafkaProducer, log: BusyLog) -> None:

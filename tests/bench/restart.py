@@ -41,7 +41,7 @@ def measure(run: Run) -> list[Row]:
         cold, cold_cpu = _ready(run, stack)
         warm, warm_cpu = _ready(run, stack)
     finally:
-        stack.stop()
+        stack.close()
     run.say(f"processor seconds: {cold_cpu:.1f} without a snapshot, {warm_cpu:.1f} with one")
     what = f"restart of {SERVICE} until ready, {written:,} records"
     detail = {"records": written, "cpu_s": {"cold": cold_cpu, "warm": warm_cpu}}

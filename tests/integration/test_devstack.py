@@ -28,6 +28,7 @@ from bailiff_devstack import (
     stop_recorded,
 )
 from bailiff_devstack.identity import Identity, wait_until, write_record
+from bailiff_devstack.started import Started
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 
@@ -286,3 +287,19 @@ def test_ports_are_different_and_below_the_ephemeral_range() -> None:
     assert len(set(ports)) == 20
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(port < first_ephemeral for port in ports)
+
+
+def test_what_does_not_come_up_is_closed() -> None:
+    class Half(Started):
+        closed = False
+
+        def start(self) -> None:
+            raise KafkaStartError("no port is free")
+
+        def close(self) -> None:
+            self.closed = True
+
+    half = Half()
+    with pytest.raises(KafkaStartError), half:
+        pass
+    assert half.closed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from tests.system import ALL_SERVICES, System
+from tests.system import ALL_SERVICES, System, Watch
 
 from bailiff_bus import topics
 from bailiff_core.records.decisions import JobEnded
@@ -33,6 +33,17 @@ def without_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Syste
         yield system
     finally:
         system.stop()
+
+
+async def ends_as_it_would_have(pool: Watch) -> None:
+    """The urgent job runs and ends, those that left for it are back, and nobody was started twice."""
+    await pool.until_running("outage-urgent")
+    pool.tell("outage-urgent")
+    await pool.until_ended("outage-urgent")
+    await pool.until_running(*TRAINING)
+    for name in TRAINING:
+        await pool.noted(name, pool.job(name).attempt)
+    pool.assert_started_once(*TRAINING, "outage-urgent")
 
 
 async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_services: System) -> None:
@@ -62,15 +73,9 @@ async def test_kafka_comes_late_and_goes_away_and_the_story_goes_on(without_serv
         assert service in system.stack.processes.running()
     await asyncio.to_thread(kafka.start)
 
-    # It is back, and the story ends as it would have.
+    # It is back.
     async with system.watch("pool-a") as pool:
-        await pool.until_running("outage-urgent")
-        pool.tell("outage-urgent")
-        await pool.until_ended("outage-urgent")
-        await pool.until_running(*TRAINING)
-        for name in TRAINING:
-            await pool.noted(name, pool.job(name).attempt)
-        pool.assert_started_once(*TRAINING, "outage-urgent")
+        await ends_as_it_would_have(pool)
         assert len(pool.facts(JobEnded, job="outage-urgent")) == 1
         await pool.verify(orphans=True)
     for service in ALL_SERVICES:
@@ -105,13 +110,7 @@ async def test_kafka_is_gone_for_a_while_in_the_middle_of_an_eviction(without_se
     await asyncio.to_thread(kafka.resume if how == "stands still" else kafka.start)
 
     async with system.watch("pool-a") as pool:
-        await pool.until_running("outage-urgent")
-        pool.tell("outage-urgent")
-        await pool.until_ended("outage-urgent")
-        await pool.until_running(*TRAINING)
-        for name in TRAINING:
-            await pool.noted(name, pool.job(name).attempt)
-        pool.assert_started_once(*TRAINING, "outage-urgent")
+        await ends_as_it_would_have(pool)
         assert [pool.job(name).evictions for name in TRAINING].count(1) == 4
         assert pool.facts(NodeLost) == []
         await pool.verify(orphans=True)

@@ -173,7 +173,7 @@ def _counting(stack: Stack, collector: Collector) -> Iterator[Counting]:
         stack.processes.wait_ready(timeout_s=PATIENCE_S)
         yield found
     finally:
-        stack.stop()
+        stack.close()
 
 
 async def test_a_preemption_is_one_trace_from_the_request_to_the_victims_return(

@@ -1,39 +1,49 @@
-"""`python -m tests.simulation SEED` tells the story of one run; `FIRST-LAST` runs many and names those that fail."""
+"""`python -m tests.simulation SEED` tells the story of one run; `FIRST-LAST` runs many and tells each one that fails."""
 
 import argparse
 import sys
 import time
 from collections import Counter
 
-from .shrink import shrink
+from .shrink import run_short
 from .world import run
+
+TELL_EVERY = 20
+LAST_LINES = 150
 
 
 def main() -> int:
     """0 when all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", help="a seed, or a range such as 0-499")
-    parser.add_argument("--last", type=int, help="only so many lines of the story")
+    parser.add_argument("seeds", help="a seed, or a stretch such as 20-9999")
+    parser.add_argument("--last", type=int, help=f"only so many lines of a story; {LAST_LINES} in a stretch if not given")
     parser.add_argument("--shrink", action="store_true", help="make the story of a seed that fails as short as it goes")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
-    if not last:
-        outcome = run(int(first))
-        if given.shrink and outcome.violation is not None:
-            outcome = shrink(outcome)
-        print(outcome.story(given.last))
-        return int(outcome.violation is not None)
-    began, failed, kinds = time.monotonic(), 0, Counter[str]()
-    for seed in range(int(first), int(last) + 1):
-        outcome = run(seed)
+    if last:
+        return _stretch(range(int(first), int(last) + 1), given.last or LAST_LINES)
+    outcome = run_short(int(first)) if given.shrink else run(int(first))
+    print(outcome.story(given.last))
+    return int(outcome.violation is not None)
+
+
+def _stretch(seeds: range, last: int) -> int:
+    """Run them all. The story of one that fails, made short, is told at once; a line says now and then how far it is."""
+    failed: list[int] = []
+    kinds = Counter[str]()
+    began = time.process_time()
+    for done, seed in enumerate(seeds, 1):
+        outcome = run_short(seed)
         kinds += outcome.witness.kinds
         if outcome.violation is not None:
-            failed += 1
-            print(f"seed {seed}: {outcome.violation}"[:400], flush=True)
-    count, seconds = int(last) + 1 - int(first), time.monotonic() - began
-    print(f"{count} seeds, {failed} failed, {kinds.total()} records and orphans, {count / seconds:.1f} seeds a second")
-    print("  ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
-    return int(failed > 0)
+            failed.append(seed)
+            print(outcome.story(last), flush=True)
+        if done % TELL_EVERY == 0 or done == len(seeds):
+            cost = (time.process_time() - began) / done
+            print(f"{seeds[0]}-{seed}: {len(failed)} failed, {cost:.2f} s of processor time a seed", flush=True)
+    print(f"{kinds.total()} records and orphans:  " + "  ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
+    print(f"{len(seeds)} seeds, {len(failed)} failed" + (f": {', '.join(map(str, failed))}" if failed else ""))
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

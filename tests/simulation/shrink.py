@@ -18,6 +18,12 @@ Item = TypeVar("Item")
 Fails = Callable[[Plan], bool]
 
 
+def run_short(seed: int, longest_s: float = LONGEST_S) -> Outcome:
+    """The run of this seed; where it fails, of the shortest plan found that fails in the same way."""
+    outcome = run(seed)
+    return outcome if outcome.violation is None else shrink(outcome, longest_s)
+
+
 def kind_of(violation: str) -> str:
     """The violation without names and numbers."""
     told = re.sub(r"#\d+ \S+: |\(/\S+", "", violation)

@@ -1,6 +1,6 @@
 """Seeds in bulk, and that a seed is its run: the same bytes every time, in every process.
 
-A seed that fails prints its story, made short; `python -m tests.simulation SEED [--shrink]` tells it again.
+A seed that fails prints its story, made short; `python -m tests.simulation SEED --shrink` tells it again.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from .shrink import shrink
+from .shrink import run_short
 from .world import run
 
 FEW = 20
@@ -21,8 +21,8 @@ SHRINK_S = 60.0
 
 def _hold(seeds: range) -> None:
     for seed in seeds:
-        outcome = run(seed)
-        assert outcome.violation is None, shrink(outcome, longest_s=SHRINK_S).story(last=150)
+        outcome = run_short(seed, SHRINK_S)
+        assert outcome.violation is None, outcome.story(last=150)
 
 
 @pytest.mark.parametrize("first", range(0, FEW, STEP))

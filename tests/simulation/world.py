@@ -6,11 +6,12 @@ witness                    sees every record and every start and stop of a task,
 """
 
 import asyncio
+import gc
 import json
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -539,6 +540,20 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """A service hides its state from the garbage collector, or stops it while it reads a log, and one that is killed never
+    takes that back: all processes of a run share one collector, so here somebody else does.
+    """
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        gc.collect()
+
+
+@_nothing_left_behind()
 def run(what: int | Plan) -> Outcome:
     """Run this seed, or this plan."""
     plan = what if isinstance(what, Plan) else plan_of(what)

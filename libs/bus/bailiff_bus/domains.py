@@ -88,7 +88,11 @@ class Domains:
 
     async def _tend(self, pool: PoolDeclaration) -> None:
         while True:
+            again = pool.name in self._views
             view = self._views[pool.name] = await self._open_view(pool)
+            if again:
+                gc.unfreeze()  # the view before this one is garbage now, state and all
+                gc.collect()
             try:
                 await view.open()
                 await view.catch_up()

@@ -15,14 +15,14 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from enum import IntEnum
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self
+from typing import Any, Generic, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from bailiff_bus import tracing
 from bailiff_bus.engine_identity import engine_identity
+from bailiff_bus.exit_code import ExplainedCode
 from bailiff_bus.health import HealthServer
 from bailiff_bus.logs import configure_logs
 from bailiff_bus.metrics import Metrics
@@ -36,7 +36,7 @@ LONGEST_PAUSE = 15.0
 CALM_AFTER = 60.0  # a run of so many seconds was no failed try
 
 
-class ExitCode(IntEnum):
+class ExitCode(ExplainedCode):
     """What the end of a service says to whoever started it."""
 
     CLEAN = 0, "Asked to stop, and stopped."
@@ -47,13 +47,6 @@ class ExitCode(IntEnum):
     STOP_TIMED_OUT = 6, "Asked to stop, and had not done so when the time for that was over."
     STATE_DIVERGED = 7, "This fold of the log and its own state digest differ: a fault in the program, or in the log."
     INTERNAL = 70, "An error in the program. Starting again is right; a report is welcome."
-
-    def __new__(cls, value: int, meaning: str) -> Self:
-        """A number with its meaning as docstring."""
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.__doc__ = meaning
-        return member
 
 
 class MustStop(Exception):

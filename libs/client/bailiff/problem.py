@@ -1,10 +1,9 @@
 """What can go wrong for the person in front of the terminal: one sentence, one piece of advice, one exit code."""
 
-from enum import IntEnum
-from typing import Self
+from bailiff_bus.exit_code import ExplainedCode
 
 
-class ExitCode(IntEnum):
+class ExitCode(ExplainedCode):
     """What the end of a `bailiff` command says to whoever started it."""
 
     DONE = 0, "Done; with --wait: the job succeeded."
@@ -20,13 +19,6 @@ class ExitCode(IntEnum):
     JOB_CANCELLED = 11, "With --wait: the job was cancelled."
     INTERNAL = 70, "An error in this program; a report is welcome."
     INTERRUPTED = 130, "Interrupted by Ctrl-C; what was asked for before stays asked for."
-
-    def __new__(cls, value: int, meaning: str) -> Self:
-        """A number with its meaning as docstring."""
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.__doc__ = meaning
-        return member
 
 
 class Problem(Exception):

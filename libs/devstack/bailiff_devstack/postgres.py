@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
 
 from .identity import Identity, drop_record, read_record, wait_until, write_record
 from .ports import kept_port
 from .processes import reap, spawn, tail
+from .started import Started
 
 _LAUNCH = Path(__file__).with_name("_launch.py")
 NAME = "postgres"
@@ -34,7 +34,7 @@ class PostgresStartError(RuntimeError):
     """PostgreSQL did not start; the text says why, with the end of its log."""
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Started):
     """One server with one database, `bailiff`. A context manager: leaving it ends the process; the data stay in the folder."""
 
     def __init__(
@@ -108,13 +108,6 @@ class EmbeddedPostgres:
         reap(popen)
         drop_record(self.folder, NAME)
         self._popen = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _backends(self) -> list[int]:
         """Processes that work in the data folder, each of which has a session of its own."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import yaml
 
@@ -19,10 +18,13 @@ from bailiff_bus.topics import create_topics
 
 from .jars import JarMismatchError, JarUnavailableError
 from .jobs import end_jobs
-from .kafka import EmbeddedKafka, KafkaCluster, KafkaStartError
+from .kafka import EmbeddedKafka
+from .kafka_cluster import KafkaCluster
+from .kafka_java import KafkaStartError
 from .ports import free_ports, kept_port
 from .postgres import EmbeddedPostgres, PostgresStartError
 from .processes import ProcessDiedError, Processes
+from .started import Started
 
 SERVICES = {
     "admission": "bailiff_admission",
@@ -63,7 +65,7 @@ class Plan:
     console: bool = False
 
 
-class Stack:
+class Stack(Started):
     """A running system. A context manager: leaving it ends every process that it started."""
 
     def __init__(
@@ -174,7 +176,7 @@ class Stack:
         """The process's HTTP address."""
         return f"http://127.0.0.1:{self._http[process]}"
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the services, the jobs that they leave, then PostgreSQL and Kafka."""
         if self._opening is not None:
             self._opening.shutdown()  # PostgreSQL may be about to start
@@ -182,10 +184,3 @@ class Stack:
         self.postgres.close()
         end_jobs(self.folder / "state")
         self.kafka.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

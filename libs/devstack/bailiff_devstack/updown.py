@@ -24,11 +24,11 @@ def up(state: Path, gpus: str) -> int:
     try:
         stack.start()
     except CANNOT_START as fault:
-        stack.stop()
+        stack.close()
         print(f"Bailiff could not start: {fault}", file=sys.stderr)
         return 1
     except BaseException:
-        stack.stop()
+        stack.close()
         raise
     (state / "environment").write_text(f"export BAILIFF_KAFKA__BOOTSTRAP={stack.kafka.bootstrap}\n")
     _private(state / "archive", stack.postgres.dsn + "\n")

