@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, proofs, replaying, walk
+from bailiff import proofs, replaying, walk
 from bailiff.derived import derived as compare_derived
 from bailiff.eventline.line import Line
 from bailiff.eventline.lines import lines
 from bailiff.logfile import write_log
 from bailiff.moments import Point, end_of, point, wall_clock
+from bailiff.present.records import record_data
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
@@ -100,7 +101,7 @@ async def tail(
                 latest = None
             if entry is None or not _is_wanted(entry, types, job):
                 continue
-            found = (present.record(entry, pool), lines(entry.record, pool))
+            found = (record_data(entry, pool), lines(entry.record, pool))
             if latest is None:
                 tell(*found)
             else:
@@ -142,7 +143,7 @@ async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which 
         async for entry in client.follow(where.name, pool=pool, on=False):
             head = entry.record.seq
             if head == seq:
-                found = present.record(entry, pool)
+                found = record_data(entry, pool)
                 break
         else:
             raise Problem(ExitCode.NOT_FOUND, f"{where.name} has no record #{seq}: its log ends at #{head}")

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present
 from bailiff.friendly import read_yaml
 from bailiff.policydiff import changes
 from bailiff.policyfile import read_policy
+from bailiff.present.policy import policy_in_force
 from bailiff.tables.policy import policy_block
 from bailiff_bus.messages import ApplyPolicy
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 async def show(session: Session) -> None:
     """The policy in force. `-o yaml > policy.yaml` gives a file to change and apply."""
     async with session.client() as client:
-        found = present.policy((await client.view(session.domain)).pool)
+        found = policy_in_force((await client.view(session.domain)).pool)
         session.show(found, lambda: policy_block(found))
 
 

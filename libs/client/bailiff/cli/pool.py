@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from bailiff import present
 from bailiff.client import Client
 from bailiff.poolfile import with_pool, write_pools
+from bailiff.present.nodes import NodeRow, node_rows
+from bailiff.present.pools import PoolRow, pool_row
 from bailiff.problem import ExitCode, Problem
 from bailiff.tables.nodes import node_block, nodes_table, troubles_table
 from bailiff.tables.pools import cluster_block, pool_list_table, pools_table
@@ -46,8 +47,8 @@ async def nodes(session: Session, watch: Watch = False) -> None:
     """Machines, what is free on them, and who holds which GPU. With -o wide each GPU on its own line."""
     async with session.client() as client:
 
-        async def look() -> list[present.NodeRow]:
-            return present.nodes((await client.view(session.domain)).pool)
+        async def look() -> list[NodeRow]:
+            return node_rows((await client.view(session.domain)).pool)
 
         wide = session.output.value == "wide"
         await shown(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
@@ -57,17 +58,17 @@ async def pools(session: Session, watch: Watch = False) -> None:
     """Every pool: how far its log is, its machines, its jobs."""
     async with session.client() as client:
 
-        async def look() -> list[present.PoolRow]:
+        async def look() -> list[PoolRow]:
             return await _rows(client)
 
         await shown(session, look, pools_table, watch=watch)
 
 
-async def _rows(client: Client) -> list[present.PoolRow]:
+async def _rows(client: Client) -> list[PoolRow]:
     rows = []
     for name in await client.domains():
         view = await client.view(name)
-        rows.append(present.pool_row(view.pool, client.now(), view.reader.orphans))
+        rows.append(pool_row(view.pool, client.now(), view.reader.orphans))
     return rows
 
 
@@ -75,7 +76,7 @@ async def pool_list(session: Session, watch: Watch = False) -> None:
     """Pools with their machines, their GPUs in use, their queue, and the verbs that their policy switches off."""
     async with session.client() as client:
 
-        async def look() -> list[present.PoolRow]:
+        async def look() -> list[PoolRow]:
             return await _rows(client)
 
         await shown(session, look, pool_list_table, watch=watch)
@@ -138,8 +139,8 @@ async def node_list(session: Session, watch: Watch = False) -> None:
     """GPUs that nobody can be given, quarantined or broken, since when and why. The machines themselves: `bailiff nodes`."""
     async with session.client() as client:
 
-        async def look() -> list[present.NodeRow]:
-            return present.nodes((await client.view(session.domain)).pool)
+        async def look() -> list[NodeRow]:
+            return node_rows((await client.view(session.domain)).pool)
 
         await shown(session, look, troubles_table, watch=watch)
 
@@ -147,7 +148,7 @@ async def node_list(session: Session, watch: Watch = False) -> None:
 async def node_describe(session: Session, node: NodeName) -> None:
     """One machine: its GPUs, who holds them, and what is wrong with those that are out of use."""
     async with session.client() as client:
-        rows = present.nodes((await client.view(session.domain)).pool)
+        rows = node_rows((await client.view(session.domain)).pool)
     found = next((row for row in rows if row["node"] == node), None)
     if found is None:
         known = ", ".join(row["node"] for row in rows[:20]) or "none"

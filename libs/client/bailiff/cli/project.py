@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import friendly, present, projects
+from bailiff import friendly, projects
 from bailiff.client import Client, Outcome
+from bailiff.present.jobs import job_rows
+from bailiff.present.moment import moment
 from bailiff.problem import ExitCode, Problem
 from bailiff.tables.projects import project_block, projects_table
 from bailiff_bus.messages import ApplyPolicy
@@ -69,8 +71,8 @@ async def describe(session: Session, project: Name) -> None:
         found = {
             "summary": next(row for row in rows if row["project"] == project),
             "below": [row for row in rows if row["parent"] == project],
-            "job_list": present.jobs(pool, client.now(), project=project),
-            "reclaimed_at": present.moment(pool.reclaimed_at.get(project)),
+            "job_list": job_rows(pool, client.now(), project=project),
+            "reclaimed_at": moment(pool.reclaimed_at.get(project)),
         }
         session.show(found, lambda: project_block(found))
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.present import JobDetails, JobRow, MoveRow
+from bailiff.present.jobs import JobDetails, JobRow
+from bailiff.present.moves import MoveRow
 from bailiff_core.model.places import ranges
 from bailiff_core.words import duration_text
 

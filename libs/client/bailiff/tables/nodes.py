@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.eventline.line import plain
-from bailiff.present import AffectedRow, DrainRow, NodeRow
+from bailiff.present.drains import AffectedRow
+from bailiff.present.nodes import DrainRow, NodeRow
 from bailiff_core.model.places import ranges
 from bailiff_core.words import cost_text, memory_text, thousandths_text
 

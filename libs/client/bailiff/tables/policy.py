@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.eventline.line import plain
-from bailiff.present import ClassRow
+from bailiff.present.policy import ClassRow
 
 from .style import indented, pairs, seconds_cell, some, table, text
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff.present import PoolRow
+from bailiff.present.pools import PoolRow
 
 from .style import counted, indented, pairs, seconds_cell, table, text
 
