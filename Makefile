@@ -6,9 +6,12 @@ DISTRIBUTIONS := libs/core libs/bus libs/job libs/sim libs/client libs/devstack 
 STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
+QUICK := -q -m "not long and not gpu and not compose"
+# Folders whose tests start no services and wait for none: several at a time do not starve each other.
+STILL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo up down test test-long test-compose test-gpu chaos check docs web bench clean
+.PHONY: help install install-dev demo up down test test-apart test-long test-compose test-gpu chaos check docs web bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,7 +30,11 @@ down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
 test: check ## everything that is quick (on WORKERS=2 cores): checks, unit, property, contract, simulation, real Kafka, kill -9
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not long and not gpu and not compose"
+	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile
+
+test-apart: check ## the same tests; those that start services one at a time, so that none starves another (what CI runs)
+	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(STILL)
+	$(BIN)/python -m pytest $(QUICK) -n 0 tests $(STILL:%=--ignore=%)
 
 test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600
