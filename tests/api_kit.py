@@ -1,6 +1,5 @@
 """The query interface under test: the real service in this process, on a real PostgreSQL, and a client of it."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -8,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from tests.http_kit import get, refused, serving
 
 from bailiff_auditor.api.service import ApiService
 from bailiff_auditor.api.settings import ApiSettings
 from bailiff_bus.metrics import Metrics
-
-PATIENCE_S = 60.0
 
 
 class Api:
@@ -28,32 +26,16 @@ class Api:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Api"]:
         """While this lasts."""
-        stop = asyncio.Event()
-        work = asyncio.create_task(self.service.run(stop))
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while self.service.readiness()["archive"] is not None:
-                    if work.done():
-                        work.result()
-                    await asyncio.sleep(0.02)
-            async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
-                yield self
-        finally:
-            stop.set()
-            await work
+        async with serving(self.service, lambda: self.service.readiness()["archive"] is None) as self.http:
+            yield self
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """The answer, which must be one."""
-        answer = await self.http.get(f"/v1{path}", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return await get(self.http, f"/v1{path}", **parameters)
 
     async def refused(self, status: int, path: str, **parameters: Any) -> Any:
         """The problem."""
-        answer = await self.http.get(f"/v1{path}", params=parameters)
-        assert answer.status_code == status, answer.text
-        assert answer.headers["content-type"] == "application/problem+json"
-        return answer.json()
+        return await refused(self.http, status, f"/v1{path}", **parameters)
 
     async def all(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
         """Every item of a list, page by page."""

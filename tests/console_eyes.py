@@ -1,11 +1,71 @@
 """A person before the console's pages: goes somewhere, reads, presses buttons, and looks at it with axe."""
 
-from playwright.async_api import Page, expect
-from tests.browser import faults_of_access
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from playwright.async_api import ConsoleMessage, Page, Request, expect
+from tests.browser import LAPTOP, chromium, faults_of_access
 from tests.system import PATIENCE_S
+
+from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
 POOL = "pool-a"
 PATIENCE_MS = PATIENCE_S * 1000
+
+HOSTILE = "<img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
+LINK = "javascript:window.pwned='link'"
+# Chromium gives text a style that it replaces in an editor all at once; the policy stops that, and nothing is lost.
+WATCH = """
+Object.defineProperty(window, 'pwned', { set: how => console.error('A script ran that is not ours: ' + how) });
+document.addEventListener('securitypolicyviolation', event => {
+  const { violatedDirective: directive, blockedURI } = event;
+  if (directive !== 'style-src-attr') console.error('The policy stopped something: ' + directive + ' ' + blockedURI);
+});
+"""
+AWAY = ("Failed to load resource", "ERR_", "Content Security Policy")
+"""Errors that Chromium writes by itself: what is away is told in the page, and WATCH tells what the policy stopped."""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """All services, the archive with its query interface, and the console; one machine of eight GPUs."""
+    plan = Plan(archive=True, api=True, console=True, env={"BAILIFF_SEAL_SECONDS": "1"})
+    with Stack(tmp_path_factory.mktemp("console"), plan, progress=print) as stack:
+        stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
+        yield stack
+
+
+@pytest.fixture
+async def page(stack: Stack) -> AsyncIterator[Page]:
+    """A page of a laptop.
+
+    It fails the test if it asks another server for anything, writes an error to its console, asks something in a dialog of the
+    browser's, or ran a script that is not its own or tried to.
+    """
+    elsewhere: list[str] = []
+    errors: list[str] = []
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith((stack.console, "data:", "blob:")):
+            elsewhere.append(request.url)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(word in message.text for word in AWAY):
+            errors.append(f"{page.url}: {message.text}")
+
+    async with chromium() as browser:
+        context = await browser.new_context(viewport={"width": LAPTOP[0], "height": LAPTOP[1]}, color_scheme="light")
+        context.set_default_timeout(PATIENCE_MS)
+        await context.add_init_script(WATCH)
+        page = await context.new_page()
+        page.on("request", asked)
+        page.on("console", said)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(f"a dialog: {dialog.message}"))
+        yield page
+        await context.close()
+    assert elsewhere == []
+    assert errors == []
 
 
 class Seeing:

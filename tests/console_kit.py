@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.http_kit import PATIENCE_S, get, refused, serving
 
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
@@ -18,8 +19,6 @@ from bailiff_devstack import free_port
 from bailiff_devstack.stack import Stack
 
 CONSOLE = "console"
-POLL_S = 0.02
-PATIENCE_S = 60.0
 
 
 class ConsoleProcess:
@@ -85,7 +84,7 @@ class Heard:
             self.board[part] |= rows
         for part, names in data["gone"].items():
             for each in names:
-                del self.board[part][each]
+                self.board[part].pop(each, None)  # of what came and went in one change a page has never heard
         self.events += data.get("events", [])
         for member in ("seq", "time", "pool", "queue", "classes"):
             if member in data:
@@ -152,20 +151,9 @@ class Console:
     @asynccontextmanager
     async def running(self, *pools: str) -> AsyncIterator["Console"]:
         """While this lasts; from when it follows these."""
-        stop = asyncio.Event()
-        work = asyncio.create_task(self.service.run(stop))
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not all(self.follows(pool) for pool in pools) or not self.service.address:
-                    if work.done():
-                        work.result()
-                    await asyncio.sleep(POLL_S)
-            async with httpx.AsyncClient(base_url=self.service.address, timeout=PATIENCE_S) as self.http:
-                await sign_in(self.http)
-                yield self
-        finally:
-            stop.set()
-            await work
+        async with serving(self.service, lambda: all(self.follows(pool) for pool in pools)) as self.http:
+            await sign_in(self.http)
+            yield self
 
     def follows(self, pool: str) -> bool:
         """Whether it has read this pool's log to its end."""
@@ -173,13 +161,8 @@ class Console:
 
     async def get(self, path: str, **parameters: Any) -> Any:
         """The answer, which must be one."""
-        answer = await self.http.get(f"/api{path}", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return await get(self.http, f"/api{path}", **parameters)
 
     async def refused(self, status: int, path: str, **parameters: Any) -> Any:
         """The problem."""
-        answer = await self.http.get(f"/api{path}", params=parameters)
-        assert answer.status_code == status, answer.text
-        assert answer.headers["content-type"] == "application/problem+json"
-        return answer.json()
+        return await refused(self.http, status, f"/api{path}", **parameters)

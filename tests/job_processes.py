@@ -41,5 +41,5 @@ def is_supervisor(pid: int) -> bool:
     """Whether this process watches over a task."""
     with contextlib.suppress(OSError):
         command = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-        return b"supervisor.py" in command or b"bailiff_node_agent.runtime.container" in command
+        return b"from supervisor.main import main" in command or b"bailiff_node_agent.runtime.container" in command
     return False

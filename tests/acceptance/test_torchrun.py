@@ -15,7 +15,8 @@ from tests.system import System, Watch
 
 from bailiff_core.records.decisions import JobRequeued
 from bailiff_core.records.facts import Checkpoint, EvictionStaged, TaskResumed
-from bailiff_node_agent.runtime import TaskKey, supervisor, wall
+from bailiff_node_agent.runtime import TaskKey, wall
+from bailiff_node_agent.runtime.supervisor.processes import descendants, scan, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -80,12 +81,12 @@ def kill_a_rank(pool: Watch, task: int) -> None:
     above = json.loads((control(pool, task) / "running.json").read_text())["supervisor_pid"]
     ranks = [
         process
-        for process in supervisor.descendants({above}, supervisor.scan())
+        for process in descendants({above}, scan())
         if Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[-3:-1] == [bytes(SCRIPT), str(STEPS).encode()]
         and b"torch.distributed.run" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     ]
     assert len(ranks) == 2, ranks
-    supervisor.send(ranks[1], signal.SIGKILL)
+    send(ranks[1], signal.SIGKILL)
 
 
 async def test_four_ranks_on_two_machines_end_as_if_nobody_had_touched_them(

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import re
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,16 +28,18 @@ from .table import Row, Run, percentile
 RATE = 200  # records a second
 TURN = 4  # records that are sent together
 PLACE = re.compile(rb"^id: [^:]+:(\d+)", re.MULTILINE)
-SHOW = "nodes,jobs,projects,queue"
+EVENT, BOARD = re.compile(rb"^event: ", re.MULTILINE), re.compile(rb"^event: board", re.MULTILINE)
+SHOW = "nodes,jobs,projects,queue,events,telemetry"
 LIMIT = 64 * 1024 * 1024
 
 
 class Listener:
-    """One page: when each record was known to it, how many messages came."""
+    """One page: when each record was known to it, and when each message came. What is sent at once is one message."""
 
     def __init__(self) -> None:
-        self.seq, self.messages, self.bytes = -1, 0, 0
+        self.seq, self.bytes = -1, 0
         self.known: dict[int, float] = {}
+        self.came: list[float] = []
         self.boards = 0
 
     async def read(self, port: int, cookie: str) -> None:
@@ -45,25 +48,30 @@ class Listener:
         try:
             ask = f"GET /api/pools/{DOMAIN}/live?show={SHOW} HTTP/1.1"
             writer.write(f"{ask}\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie}\r\n\r\n".encode())
-            assert (status := await reader.readline()).split()[1] == b"200", status
-            while True:
-                line = await reader.readline()
-                now = time.perf_counter()
-                if not line:
-                    raise ConnectionError("the console closed the stream")
-                self.bytes += len(line)
-                if line.startswith(b"event: board"):
-                    self.boards += 1
-                elif line.startswith(b"event: change"):
-                    self.messages += 1
-                found = PLACE.match(line)
-                if found:
-                    place = int(found[1])
-                    if self.boards:
-                        self.known.update(dict.fromkeys(range(self.seq + 1, place + 1), now))
-                    self.seq = place
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.split()[1] == b"200", head
+            while size := int(await reader.readline(), 16):
+                chunk = await reader.readexactly(size + 2)
+                self._take(chunk, time.perf_counter())
+            raise ConnectionError("the console closed the stream")
         finally:
             writer.close()
+
+    def most_in_a_second(self, since: float) -> int:
+        """Messages, in whichever second from then on there were most."""
+        came = [at for at in self.came if at >= since]
+        return max((bisect_left(came, at + 1) - n for n, at in enumerate(came)), default=0)
+
+    def _take(self, chunk: bytes, now: float) -> None:
+        self.bytes += len(chunk)
+        if EVENT.search(chunk):  # else it is more of a long one
+            self.came.append(now)
+        self.boards += len(BOARD.findall(chunk))
+        for found in PLACE.finditer(chunk):
+            place = int(found[1])
+            if self.boards:
+                self.known.update(dict.fromkeys(range(self.seq + 1, place + 1), now))
+            self.seq = place
 
 
 def measure(run: Run) -> list[Row]:
@@ -103,7 +111,7 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
     return [
         *rows,
         Row(f"the same with {more}, p95 of all", percentile(many.waits, 95) * 1000, "ms", "≤ 250 ms"),
-        Row(f"messages a second to a page, of {more} the most", max(many.rates), "1/s", "≤ 5"),
+        Row(f"messages to a page in any one second, of {more} the most", many.most, "messages", "≤ 5"),
         Row(f"{share}, 1 page", alone.cpu * 100, "% of a core"),
         Row(f"{share}, {more}", many.cpu * 100, "% of a core", "≤ 100 %", alone.cpu * 100, "%: 1 page"),
         Row("boards sent because a page read too slowly", many.boards, "boards", "0"),
@@ -115,11 +123,11 @@ async def _measure(run: Run, stack: Stack, nodes: int) -> list[Row]:
 
 @dataclass
 class Fed:
-    """Seconds until pages and until a plain consumer had each record, messages a second by page, share of a processor."""
+    """Seconds until pages and until a plain consumer had each record, messages of the busiest second, share of a processor."""
 
     waits: list[float]
     raw: list[float]
-    rates: list[float]
+    most: int
     boards: int
     cpu: float
 
@@ -135,7 +143,6 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
     async with watching(stack.kafka.bootstrap, topics.AUDIT.name, on=consumed), listening(console.port, pages) as listeners:
         for each in listeners:
             await until(lambda each=each: each.boards > 0)  # type: ignore[misc]
-        messages = [each.messages for each in listeners]
         boards = sum(each.boards for each in listeners)
         cpu, began = cpu_seconds(stack)[CONSOLE], time.perf_counter()
         sent = await paced(producer, log, seconds)
@@ -145,9 +152,9 @@ async def _fed(stack: Stack, producer: AIOKafkaProducer, log: BusyLog, console: 
         await until(lambda: all(each.seq >= last for each in listeners) and last in heard)
         waits = [each.known[seq] - at for each in listeners for seq, at in sent.items()]
         raw = [heard[seq] - at for seq, at in sent.items()]
-        rates = [(each.messages - count) / took for each, count in zip(listeners, messages, strict=True)]
+        most = max(each.most_in_a_second(began) for each in listeners)
         more = sum(each.boards for each in listeners) - boards
-    return Fed(waits, raw, rates, more, used / took)
+    return Fed(waits, raw, most, more, used / took)
 
 
 @asynccontextmanager

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from tests.docker_engine import IMAGE, Door, about, containers_of, docker, need_engine
 
-from bailiff_node_agent.runtime import DockerRuntime, Exit, Launch, Running, TaskKey, User, supervisor
+from bailiff_node_agent.runtime import DockerRuntime, Exit, Launch, Running, TaskKey, User
 from bailiff_node_agent.runtime.engine import pids_of
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
 
 KEY = TaskKey("train-7", 1, "0")
 PYTHON = "python:3.12-slim-bookworm"
@@ -149,7 +150,7 @@ for step in range(job.restore(lambda folder: None), 100000):
     wanted = launch(["python3", "-c", script], tmp_path, env=env)
     await agent.start(replace(wanted, image=PYTHON, folders=(tmp_path, JOB_LIBRARY)))
     await until(lambda: (agent.steps(KEY).published or 0) > 3)
-    now = supervisor.boottime_us()
+    now = boottime_us()
     await agent.notice(KEY, {"reason": "preempted", "for_job": "serve-1"}, now + 100_000_000, now + 130_000_000)
     assert ((await ended(agent)).code, agent.log_path(KEY).read_text()) == (85, "preempted True\n")
     assert [line.say for line in agent.said(KEY)][-3:] == ["checkpoint_started", "checkpoint_committed", "yielding"]
@@ -229,7 +230,7 @@ async def test_a_container_that_nobody_owns_is_ended_by_the_next_agent(agent: Do
 async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, tmp_path: Path) -> None:
     await agent.start(launch("trap '' TERM; touch ready; while :; do sleep 0.02; done", tmp_path))
     await until((tmp_path / "ready").exists)
-    now = supervisor.boottime_us()
+    now = boottime_us()
     await agent.deadlines(KEY, now, now + 1_000_000)
     await agent.close()
     await until((agent.control_dir(KEY) / "exit.json").exists)
@@ -242,7 +243,7 @@ async def test_deadlines_are_kept_when_the_agent_is_dead(agent: DockerRuntime, t
 
 
 async def test_a_lease_that_nobody_renews_ends_it(agent: DockerRuntime, tmp_path: Path) -> None:
-    agent.renew(supervisor.boottime_us() + 3_000_000, 10_000_000)
+    agent.renew(boottime_us() + 3_000_000, 10_000_000)
     await agent.start(launch("exec sleep 300", tmp_path))
     end = await ended(agent)
     assert (end.code, end.lease_stages) == (128 + signal.SIGTERM, ("noticed", "term_sent"))

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +15,11 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 from jsonschema import Draft202012Validator
-from tests.api_kit import PATIENCE_S, Api, Event
+from tests.api_kit import Api, Event
 from tests.archive_kit import Auditor, Log, query
 from tests.bench.synthetic import plain_log
-from tests.log_builder import MINUTE, SECOND, Story
+from tests.http_kit import PATIENCE_S
+from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.logfile import message_line
 from bailiff_auditor.api.archive import Archive
@@ -179,6 +181,10 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         assert projects[""]["use"]["gpus"] == 2
         use = (await get("/usage", "UsagePage", project=""))["items"]
         assert {each["gpus"] for each in use} >= {1.0, 2.0}
+        over_time = await get("/borrowing", "Borrowing", points=3)
+        whole = {each["project"]: each for each in over_time["projects"]}[""]
+        assert 1 <= len(over_time["times"]) == len(whole["gpus"]) <= 3
+        assert whole["borrowed"] == [None] * len(whole["gpus"])
         kinds = [seal["kind"] for seal in (await get("/seals", "SealPage", order="asc"))["items"]]
         assert kinds[:2] == ["SealingKey", "LogSealed"]
 
@@ -186,6 +192,49 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         raw = await get("/log", "RawLog", limit=2000)
         assert raw["messages"] == [as_line(each.offset, each.time, each.headers, each.value) for each in it.log.messages()]
         assert message_line(it.log.messages()[3]).startswith('{"offset":3,')
+
+
+async def test_who_borrowed_what_is_told_for_every_project_over_time(database: str, tmp_path: Path) -> None:
+    """red has a quota of one GPU and uses three, while nothing else happens for ten minutes; then its jobs end."""
+    quotas = [{"name": "blue", "quota": {"gpus": 3}}, {"name": "red", "quota": {"gpus": 1}}]
+    story = Story(policy(projects=quotas), domain="pool-a")
+    story.node("n1", gpus=4)
+    story.runs("red-1", gpus=1, project="red", after=MINUTE)
+    story.runs("red-2", gpus=2, project="red", after=2 * MINUTE)
+    story.ends("red-2", after=10 * MINUTE)
+    story.ends("red-1", after=MINUTE)
+    async with world(database, tmp_path, story) as it:
+        use = [each async for each in _all(it.api, "/domains/pool-a/usage", project="red", order="asc")]
+        told = await it.api.get("/domains/pool-a/borrowing", points=500)
+        red, *others = told["projects"]
+        assert [each["project"] for each in told["projects"]] == ["red", "", "*", "blue"], "who borrowed most is first"
+        assert red["most_borrowed"] == 2.0
+        borrowed_s = 0.0
+        for each, later in pairwise(use):
+            borrowed_s += (each["borrowed"] or 0) * (moment(later["time"]) - moment(each["time"])).total_seconds()
+        assert red["borrowed_gpu_hours"] == pytest.approx(borrowed_s / 3600, abs=0.01), "the ten silent minutes count"
+        assert red["borrowed_gpu_hours"] > 0.33
+        assert {each["borrowed_gpu_hours"] for each in others} == {0.0}
+        assert max(value or 0 for value in red["fair_share"]) > 0
+
+        coarse = await it.api.get("/domains/pool-a/borrowing", points=4)
+        assert len(coarse["times"]) == 4
+        assert coarse["projects"][0]["project"] == "red"
+        at_rest = {"from": use[-1]["time"], "points": 2}
+        (only,) = (await it.api.get("/domains/pool-a/borrowing", **at_rest))["times"]
+        assert moment(only) == moment(use[-1]["time"])
+        silent = moment(next(each["time"] for each in use if each["borrowed"] == 2)) + timedelta(minutes=3)
+        between = {"from": silent.isoformat(), "to": (silent + timedelta(minutes=1)).isoformat()}
+        carried = (await it.api.get("/domains/pool-a/borrowing", **between))["projects"][0]
+        assert set(carried["borrowed"]) == {2.0}, "nothing was noted in that minute: it is as it was before"
+        assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
+        nothing = await it.api.get("/domains/pool-a/borrowing", **{"from": "2200-01-01T00:00:00Z"})
+        assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)
+        await it.api.refused(400, "/domains/pool-a/borrowing", points=501)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 async def _all(api: Api, path: str, **parameters: object) -> AsyncIterator[dict]:

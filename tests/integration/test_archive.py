@@ -289,7 +289,9 @@ async def test_every_earlier_version_of_the_schema_becomes_the_newest(version: i
     await connection.close()
 
 
-FILLED = [pytest.param(range(upto), id=f"up to {upto}", marks=() if upto in (2, 8) else pytest.mark.long) for upto in range(2, 9)]
+FILLED = [
+    pytest.param(range(upto), id=f"up to {upto}", marks=() if upto in (2, 8) else pytest.mark.long) for upto in range(2, 10)
+]
 
 
 @pytest.mark.parametrize("there", [*FILLED, pytest.param((0, 1, 2, 3, 4, 7), id="8 before 6 and 7")])
@@ -372,6 +374,7 @@ RELEASED = {
     7: "27d96b0aa72b438d",
     8: "d62b03dc74cda7b1",
     9: "569a975e66666b29",
+    10: "9ad29534c984dbe8",
 }
 
 

@@ -3,15 +3,21 @@
 import asyncio
 import contextlib
 import json
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from tests.archive_kit import Log
 from tests.console_kit import Console, page
 from tests.log_builder import SECOND, Story, policy
+from tests.oidc_provider import served
 
 from bailiff_bus import topics
 from bailiff_bus.envelope import wrap
@@ -19,6 +25,7 @@ from bailiff_bus.messages import NodeTelemetry
 from bailiff_bus.messages.telemetry import DeviceMeasured
 from bailiff_bus.topics import TELEMETRY
 from bailiff_console.live import pages
+from bailiff_console.past import snapshots, walk
 from bailiff_core.records import Wire
 from bailiff_core.records.decisions import PreemptionDecided
 
@@ -235,12 +242,62 @@ async def test_the_pool_is_shown_as_it_was_after_any_record_and_at_any_time(worl
         await console.refused(400, "/pools/pool-a/at")
 
 
+@pytest.mark.parametrize(("room", "what"), [(snapshots, "from_snapshot"), (walk, "apply"), (walk, "to_snapshot")])
+async def test_pages_stay_live_while_the_past_is_made(
+    world: World, monkeypatch: pytest.MonkeyPatch, room: Any, what: str
+) -> None:
+    """What takes long of it does not go on until a live page has heard of a record that was written meanwhile."""
+    monkeypatch.setattr(snapshots, "LEAST_GAP", 4)
+    begun, go_on, really = threading.Event(), threading.Event(), getattr(room, what)
+
+    def slowly(*arguments: Any) -> Any:
+        begun.set()
+        assert go_on.wait(30)
+        return really(*arguments)
+
+    for number in range(8):
+        world.story.submit(f"waits-{number}", gpus=4, project="blue", after=SECOND)
+    seq = world.write() - 1
+    async with world.console() as console, page(console.http, "pool-a") as live:
+        await live.until("it has a board", lambda heard: heard.boards == 1)
+        followed = console.service.pools.get("pool-a")
+        if what == "to_snapshot":
+            followed.past.snapshots.forget()  # so that states are kept anew on the way
+        monkeypatch.setattr(room, what, slowly)
+        asking = asyncio.create_task(console.get("/pools/pool-a/at", seq=seq))
+        await asyncio.to_thread(begun.wait, 30)
+        world.story.submit("meanwhile", gpus=4, project="blue")
+        monkeypatch.setattr(followed.past.snapshots, "wants", lambda *_: False)
+        now = world.write()
+        await live.until("it hears of it", at(now))
+        assert not asking.done()
+        go_on.set()
+        assert (await asking)["seq"] == seq
+
+
 async def test_without_an_archive_it_is_said_so_and_so_it_is_where_it_does_not_answer(world: World) -> None:
     async with world.console() as console:
         assert (await console.get("/pools"))["archive"] == {"configured": False, "answers": False, "behind": {}}
         assert "BAILIFF_API" in (await console.refused(404, "/archive/domains"))["detail"]
     async with world.console(api="http://127.0.0.1:9") as console:
         assert "does not answer" in (await console.refused(503, "/archive/domains"))["detail"]
+
+
+@pytest.mark.parametrize(("token", "asked_with"), [("", None), ("sésame", "Bearer sésame")])
+async def test_an_empty_token_is_none_as_compose_passes_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, token: str, asked_with: str | None
+) -> None:
+    asked: list[str | None] = []
+
+    async def archive(request: Request) -> JSONResponse:
+        said = request.headers.get("authorization")
+        asked.append(said.encode("latin-1").decode() if said is not None else None)
+        return JSONResponse({"items": []})
+
+    monkeypatch.setenv("BAILIFF_API_TOKEN", token)
+    async with served(Starlette(routes=[Route("/v1/domains", archive)])) as address, world.console(api=address) as console:
+        assert await console.get("/archive/domains") == {"items": []}
+    assert set(asked) == {asked_with}
 
 
 async def test_without_a_built_page_it_says_how_to_build_one(world: World) -> None:

@@ -1,7 +1,7 @@
 """The auditor as a process on a real Kafka and a real PostgreSQL, both of which it outlives: what is archived is the log.
 
 It is killed at random places while the log grows (5 times; 50 in the long run, in two parts), PostgreSQL is killed in the
-middle, and a second replica stands by, which has a helper while it catches up.
+middle, and a second replica stands by.
 """
 
 import asyncio
@@ -32,8 +32,6 @@ BEGUN = 1_000
 AWAY_S = 60.0
 OFTEN = {"BAILIFF_SEAL_RECORDS": "500", "BAILIFF_KAFKA__SESSION_TIMEOUT_MS": "2000"}
 
-HELPED = {"BAILIFF_HELPER_FROM_RECORDS": "1"}  # a second process tells what records say as soon as anything is behind
-
 pytestmark = pytest.mark.kafka
 
 
@@ -60,7 +58,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
     bus = KafkaBus(stack.kafka.bootstrap)
     try:
         stack.start_service("auditor")
-        stack.start_service("auditor", replica="-2", env=HELPED)
+        stack.start_service("auditor", replica="-2")
         await grow(bus, wires[:BEGUN])
         await until_sealed(stack)
         growing = asyncio.create_task(grow(bus, wires[BEGUN:]))
@@ -71,7 +69,7 @@ async def test_killed_at_random_under_load_the_archive_equals_the_log(
             if number == kills // 2:
                 await asyncio.to_thread(stack.postgres.kill9)
                 await asyncio.to_thread(stack.postgres.start)
-            stack.start_service("auditor", replica=victim.removeprefix("auditor"), env=HELPED if number % 2 else None)
+            stack.start_service("auditor", replica=victim.removeprefix("auditor"))
         await growing
         await until_archived(stack, len(wires) - 1)
         log = await everything(bus)

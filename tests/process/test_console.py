@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from tests.console_demo import POOL, Demo
-from tests.console_kit import PATIENCE_S, Heard, Page, page, sign_in
+from tests.console_kit import Heard, Page, page, sign_in
+from tests.http_kit import PATIENCE_S, get
 
 from bailiff.client import Client
 from bailiff_bus.messages import CancelJob, JobSpec, SubmitJob
@@ -90,29 +91,23 @@ async def until_told(client: Client, condition: Any) -> None:
             await asyncio.sleep(0.1)
 
 
-async def get(http: httpx.AsyncClient, path: str, **asked: Any) -> Any:
-    answer = await http.get(f"/api{path}", params=asked)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
 async def the_decision(http: httpx.AsyncClient) -> int:
-    explained = await get(http, f"/pools/{POOL}/explain/serve")
+    explained = await get(http, f"/api/pools/{POOL}/explain/serve")
     (section,) = [each for each in explained["sections"] if each["question"] == "Who left for it?"]
     return int(section["says"][0]["seqs"][0])
 
 
 async def about_the_decision(http: httpx.AsyncClient, seq: int, heard: Heard) -> None:
     """Told whole, and the pool as it was just before."""
-    told = await get(http, f"/pools/{POOL}/decisions/{seq}")
+    told = await get(http, f"/api/pools/{POOL}/decisions/{seq}")
     victims = {each["job"] for each in told["chosen"]}
     assert victims <= {"big", "talker", "third"}
     assert {each["job"] for each in told["candidates"] if each["chosen"]} == victims
-    then = await get(http, f"/pools/{POOL}/at", seq=seq - 1)
+    then = await get(http, f"/api/pools/{POOL}/at", seq=seq - 1)
     assert {name: then["jobs"][name]["state"] for name in victims} == dict.fromkeys(victims, "running")
-    now = await get(http, f"/pools/{POOL}/at", time="now")
+    now = await get(http, f"/api/pools/{POOL}/at", time="now")
     assert now["nodes"] == heard.board["nodes"]
-    assert (await get(http, f"/pools/{POOL}/jobs/serve"))["summary"]["state"] == "running"
+    assert (await get(http, f"/api/pools/{POOL}/jobs/serve"))["summary"]["state"] == "running"
 
 
 async def what_is_printed(http: httpx.AsyncClient) -> None:
@@ -127,7 +122,7 @@ async def from_the_archive(http: httpx.AsyncClient, client: Client, seq: int) ->
     async with asyncio.timeout(PATIENCE_S):
         while (await http.get(f"/api/archive/domains/{POOL}/records/{seq}")).status_code != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
-    record = await get(http, f"/archive/domains/{POOL}/records/{seq}")
+    record = await get(http, f"/api/archive/domains/{POOL}/records/{seq}")
     assert record["type"] == "PreemptionDecided"
     async with asyncio.timeout(PATIENCE_S), http.stream("GET", "/api/archive/events", params={"from": "start"}) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

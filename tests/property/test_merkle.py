@@ -73,10 +73,12 @@ def test_a_kept_frontier_and_the_later_leaves_give_the_same_consistency_proof(be
     kept = Frontier()
     for leaf in LEAVES[:before]:
         kept.append(leaf)
-    again = Frontier(kept.size, kept.peaks)
+    one_by_one, at_once = kept.copy(), kept.copy()
     for leaf in LEAVES[before:size]:
-        again.append(leaf)
-    assert again.root() == root_of(LEAVES[:size])
+        one_by_one.append(leaf)
+    at_once.extend(LEAVES[before:size])
+    assert (at_once.size, at_once.peaks) == (one_by_one.size, one_by_one.peaks)
+    assert at_once.root() == root_of(LEAVES[:size])
     assert consistency_path(before, size, kept.followed_by(LEAVES[before:size])) == consistency_path(
         before, size, subtrees_of(LEAVES[:size])
     )

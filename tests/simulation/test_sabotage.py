@@ -8,10 +8,11 @@ import pytest
 
 from bailiff_admission import loss
 from bailiff_bus.log import AuditWriter, Committed
+from bailiff_bus.messages import TaskIsReleased
 from bailiff_core.lifecycle import reservations
 from bailiff_eviction_executor import owed
-from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.disk import Fences
+from bailiff_node_agent.tasks.stages import Stages
 
 from .plan import Plan, plan_of
 from .shrink import fewest, kind_of, shrink
@@ -44,15 +45,13 @@ def commands_before_commit(patch: pytest.MonkeyPatch) -> None:
 
 def released_before_proved(patch: pytest.MonkeyPatch) -> None:
     """A notice counts as the release of the GPUs."""
-    stage = Agent._stage
+    reach = Stages.reach
 
-    def hasty(self: Agent, held: Any, eviction: Any, name: str) -> None:
-        stage(self, held, eviction, name)
-        from bailiff_bus.messages import TaskIsReleased
+    def hasty(self: Stages, held: Any, eviction: Any, name: Any, **facts: Any) -> None:
+        reach(self, held, eviction, name, **facts)
+        self.reporter.tell_of(held.key, held.order, TaskIsReleased)
 
-        self._tell(held.key, TaskIsReleased)
-
-    patch.setattr(Agent, "_stage", hasty)
+    patch.setattr(Stages, "reach", hasty)
 
 
 def eviction_before_it_has_begun(patch: pytest.MonkeyPatch) -> None:

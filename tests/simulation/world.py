@@ -37,8 +37,8 @@ from bailiff_core.fold.log import request_key
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.facts import DecisionFailed, InputRejected
 from bailiff_eviction_executor.executor import Executor
-from bailiff_node_agent.agent import Machine
 from bailiff_node_agent.disk import Evictions, Fences, Reports, Verdict, draw_incarnation
+from bailiff_node_agent.machine import Machine
 from bailiff_node_agent.runtime import SimulatedRuntime
 from bailiff_node_agent.service import NodeAgentService
 from bailiff_node_agent.settings import NodeAgentSettings, NodeDeclaration

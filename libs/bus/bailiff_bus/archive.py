@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from bailiff_core.records import ChainHead
+from bailiff_core.records import ChainHead, Wire
+from bailiff_core.records.layout import Layout, Values
 from bailiff_core.records.merkle import Frontier
+from bailiff_core.records.wire import laid_out
 
 from .port import Headers, Message
 from .topics import AUDIT
@@ -28,17 +30,14 @@ class NotInArchive(Exception):
 
 def packed(headers: Headers) -> bytes:
     """Headers in their order as bytes: name and value of each, each after its length in 4 bytes, big-endian."""
-    if not headers:
-        return b""
-    names, values = zip(*headers, strict=True)
-    return packed_named(names, values)
+    return packed_laid(*laid_out(Wire(headers, b"")))
 
 
-def packed_named(names: tuple[str, ...], values: tuple[bytes, ...]) -> bytes:
-    """The same, where names and values are apart already."""
-    parts = _named(names).copy()
-    parts[1::3] = map(_length_of, map(len, values))
-    parts[2::3] = values
+def packed_laid(layout: Layout, values: Values) -> bytes:
+    """The same of a record that is laid out already."""
+    contents, parts = values[1:-1], _named(layout).copy()
+    parts[1::3] = map(_length_of, map(len, contents))
+    parts[2::3] = contents
     return b"".join(parts)
 
 
@@ -68,9 +67,9 @@ _length_of = _Lengths({length: _LENGTH.pack(length) for length in range(1024)}).
 
 
 @lru_cache(maxsize=64)
-def _named(names: tuple[str, ...]) -> list[bytes]:
+def _named(layout: Layout) -> list[bytes]:
     """Each name after its length, with room for length and value behind it."""
-    raws = [name.encode() for name in names]
+    raws = [name.encode() for name in layout.names]
     return [part for raw in raws for part in (_LENGTH.pack(len(raw)) + raw, b"", b"")]
 
 

@@ -5,12 +5,13 @@ of the time.
 """
 
 import struct
+from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
-from bailiff_core.explain.said import jobs_of
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.records.payload import Decision, Payload
+from bailiff_core.records.payload import Decision
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
 from .archive import packed
@@ -25,28 +26,29 @@ YEAR_2000 = 946_684_800_000_000  # µs: where PostgreSQL's times begin
 _numbers = struct.Struct(">h ih iq iq iq iq iq iq".replace(" ", "")).pack
 _length = struct.Struct(">i").pack
 _NULL, _HASH = _length(-1), _length(32)
+JobIn = Callable[[Any], str | None]
 
 
 def record_row(domain: int, message: Message, record: Record, digest: bytes) -> tuple[Any, ...]:
     """A record's row, as `RECORD_COLUMNS` has it. digest: its hash."""
     return (
         domain, record.seq, message.offset, message.time, EPOCH_START + record.time * MICROSECOND, record.epoch, record.turn,
-        record.type.removeprefix("bailiff.audit."), isinstance(record.data, Decision), _about(record), record.actor or None,
-        digest, message.key, packed(message.headers), message.value,
+        record.type.removeprefix("bailiff.audit."), isinstance(record.data, Decision),
+        _job_in(type(record.data))(record.data) or None, record.actor or None, digest, message.key, packed(message.headers),
+        message.value,
     )  # fmt: skip
 
 
-def record_bytes(
-    domain: int, offset: int, appended_at: int, key: bytes | None, headers: bytes, value: bytes, record: Record, digest: bytes
-) -> bytes:
+def record_bytes(domain: int, message: Message, headers: bytes, record: Record, digest: bytes) -> bytes:
     """The same row as binary COPY has it; all of them stand between `COPY_BEGIN` and `COPY_END`. headers: as `packed`."""
-    job = _about(record)
+    kind, job_in = _kind(record.type, type(record.data))
+    job, key, value = job_in(record.data), message.key, message.value
     return b"".join([
         _numbers(
-            len(RECORD_COLUMNS), 2, domain, 8, record.seq, 8, offset, 8, appended_at, 8, record.time - YEAR_2000,
+            len(RECORD_COLUMNS), 2, domain, 8, record.seq, 8, message.offset, 8, message.time, 8, record.time - YEAR_2000,
             8, record.epoch, 8, record.turn,
         ),
-        _kind(record.type, isinstance(record.data, Decision)), _NULL if job is None else _field(job.encode()),
+        kind, _field(job.encode()) if job else _NULL,
         _field(record.actor.encode()) if record.actor else _NULL, _HASH, digest, _NULL if key is None else _field(key),
         _length(len(headers)), headers, _length(len(value)), value,
     ])  # fmt: skip
@@ -57,26 +59,20 @@ def _field(raw: bytes) -> bytes:
 
 
 @cache
-def _kind(name: str, decision: bool) -> bytes:
-    return _field(name.removeprefix("bailiff.audit.").encode()) + _field(bytes([decision]))
-
-
-def _about(record: Record) -> str | None:
-    """The job that the record is mainly about."""
-    data = record.data
-    if data is None:
-        return None
-    kind = type(data)
-    if _says_job(kind):
-        job: str = data.job  # type: ignore[attr-defined]
-        if job:
-            return job
-    return next(iter(jobs_of(record)), None) if kind in SAY_JOBS else None
-
-
-SAY_JOBS = (facts.JobSubmitted, decisions.PreemptionDecided, decisions.PreemptionRefused)
+def _kind(name: str, kind: type[Any]) -> tuple[bytes, JobIn]:
+    """Type and decision, and how to find the job, of all records of this type."""
+    return _field(name.removeprefix("bailiff.audit.").encode()) + _field(bytes([issubclass(kind, Decision)])), _job_in(kind)
 
 
 @cache
-def _says_job(kind: type[Payload]) -> bool:
-    return "job" in kind.model_fields
+def _job_in(kind: type[Any]) -> JobIn:
+    """How to find the job that data of this type is mainly about: empty, or None, where there is none."""
+    if kind is facts.JobSubmitted:
+        return attrgetter("demand.job")
+    if kind in (decisions.PreemptionDecided, decisions.PreemptionRefused):
+        return attrgetter("asker.job")
+    return attrgetter("job") if "job" in getattr(kind, "model_fields", ()) else _no_job
+
+
+def _no_job(_: object) -> None:
+    return None

@@ -125,8 +125,10 @@ class People:
 
     def row(self, table: str, *key: Any, **values: Any) -> None:
         """Merge these values into a row."""
+        self._merge(table, (self.domain, *key), values)
+
+    def _merge(self, table: str, full: tuple[Any, ...], values: Row) -> None:
         rows = self._due[table]
-        full = (self.domain, *key)
         found = rows.get(full)
         if found is None:
             rows[full] = dict(zip(TABLES[table].key, full, strict=True)) | values
@@ -140,19 +142,19 @@ class People:
         """Values of a job that has not ended."""
         live = self.jobs.get(name)
         if live is not None:
-            self.row("jobs", name, live.submitted, **values)
+            self._merge("jobs", (self.domain, name, live.submitted), values)
 
     def attempt(self, name: str, attempt: int, **values: Any) -> None:
         """Values of one of its attempts."""
         live = self.jobs.get(name)
         if live is not None:
-            self.row("attempts", name, live.submitted, attempt, **values)
+            self._merge("attempts", (self.domain, name, live.submitted, attempt), values)
 
     def leaving(self, name: str, attempt: int, **values: Any) -> None:
         """Values of the eviction of this attempt, if there is one."""
         live = self.jobs.get(name)
         if live is not None and live.eviction is not None and live.evicted_attempt == attempt:
-            self.row("evictions", live.eviction, name, **values)
+            self._merge("evictions", (self.domain, live.eviction, name), values)
 
     def placed(self, name: str, attempt: int, verb: str, placement: Sequence[NodeShare], seq: int, state: str) -> None:
         """The job has a place for a new attempt."""

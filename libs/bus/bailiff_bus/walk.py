@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from bailiff_core.records import Break, ChainHead, Record, Wire, continues, follow, record_hash
-from bailiff_core.records.wire import UnreadableRecord
+from bailiff_core.records.wire import Laid, UnreadableRecord, laid_out
 
 from .port import Message
 
@@ -84,7 +84,7 @@ class Verification(TypedDict):
 
 @dataclass
 class Walk:
-    """Judges messages of one domain's partition, in offset order."""
+    """Judges messages of one domain's partition, in offset order. laid: the latest one that was read, as `laid_out`."""
 
     domain: str
     head: ChainHead = field(init=False)
@@ -96,6 +96,7 @@ class Walk:
     kinds: Counter[OrphanKind] = field(default_factory=Counter)
     orphans: list[OrphanFound] = field(default_factory=list)
     latest_orphan: OrphanFound | None = None
+    laid: Laid = field(init=False)
     _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATS_KNOWN))
     _harmless: set[str] = field(default_factory=set)
     _offset: int = -1
@@ -125,7 +126,8 @@ class Walk:
         wire = self._in_order(message)
         if wire is None:
             return None
-        found = follow(self.head, wire)
+        self.laid = laid_out(wire)
+        found = follow(self.head, wire, self.laid)
         if isinstance(found, Break):
             self._orphan(message, wire, found.reason)
             return None

@@ -14,7 +14,8 @@ from bailiff_bus.messages import DrainNode, JobSpec
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.model.pool import Job, Pool
 from bailiff_core.records import Record, decisions
-from bailiff_node_agent.runtime import TaskKey, supervisor, wall
+from bailiff_node_agent.runtime import TaskKey, wall
+from bailiff_node_agent.runtime.supervisor.processes import descendants, read_process, scan, send
 
 from . import demo_train
 from .demo_screen import Screen
@@ -190,9 +191,9 @@ class Story:
         control = self._control(name)
         assert control is not None
         pid = json.loads((control / "running.json").read_text())["supervisor_pid"]
-        above = supervisor.read_process(pid)
-        for process in [*([above] if above else []), *supervisor.descendants({pid}, supervisor.scan())]:
-            supervisor.send(process, signal.SIGKILL)
+        above = read_process(pid)
+        for process in [*([above] if above else []), *descendants({pid}, scan())]:
+            send(process, signal.SIGKILL)
 
     def printed(self, name: str) -> str:
         """The digest that the job printed at its end; nothing where it printed none."""

@@ -8,6 +8,7 @@ from bailiff_bus.port import Bus, Message, OffsetGone, Reader
 
 INPUTS = (topics.REQUESTS, topics.PROPOSALS, topics.EVICTION_PROGRESS, topics.NODE_REPORTS)
 LOOK_FOR_PARTITIONS_EVERY = 30_000_000
+ALL_EVERY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +71,22 @@ class Inputs:
         self.positions[f"{topic}/{partition}"] = oldest
         self._reader.follow(topic, partition, oldest)
         return Lost(topic, partition, asked, oldest)
+
+
+class Moved:
+    """Which positions changed since the record before; all of them now and then."""
+
+    def __init__(self, recorded: dict[str, int], last_full: int) -> None:
+        self._recorded, self._last_full = dict(recorded), last_full
+
+    def has(self, positions: dict[str, int]) -> bool:
+        """Whether any did."""
+        return positions != self._recorded
+
+    def take(self, positions: dict[str, int], seq: int) -> tuple[tuple[str, int], ...]:
+        """For the record that follows this one."""
+        if seq - self._last_full >= ALL_EVERY:
+            self._last_full, self._recorded = seq, {}
+        moved = tuple(sorted((name, at) for name, at in positions.items() if self._recorded.get(name, 0) != at))
+        self._recorded = dict(positions)
+        return moved

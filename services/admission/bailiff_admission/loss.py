@@ -1,13 +1,21 @@
 """A log that was cut short (log protocol §8): what tells of records that it lacks, and what has to be known before it goes on."""
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bailiff_bus import topics
-from bailiff_bus.envelope import domain_of
-from bailiff_bus.messages import NodeAnnounced, NodeHeartbeat, ReportBody
+from bailiff_bus.envelope import Unacceptable, domain_of, unwrap
+from bailiff_bus.identity import Identity, verify
+from bailiff_bus.messages import AcceptTruncation, NodeAnnounced, NodeHeartbeat, ReportBody, RequestBody
 from bailiff_bus.port import Bus, Message, OffsetGone
 from bailiff_core.model.pool import Pool
+from bailiff_core.records.payload import Fact
+
+from .intake import facts_of_request
+from .intake.requests import Asked
 
 NEWEST_REPORTS = 2_000  # of each partition; every living agent has said something among them
 NEWEST_COMMANDS = 500
@@ -31,6 +39,30 @@ def beyond_log(pool: Pool, epoch: int, seq: int) -> bool:
     if seq == 0:
         return epoch > max(pool.epoch, pool.accepted_loss[0])
     return seq > pool.seq or pool.epoch_of(seq) != epoch
+
+
+async def look_for_loss(pool: Pool, bus: Bus, positions: dict[str, int], heard: Callable[[str, str], None]) -> None:
+    """Was anybody told, or has an agent obeyed, what the log does not hold? Raises `BeyondTheLog`.
+
+    heard: is told which incarnation spoke for which node.
+    """
+    losses = []
+    for message in await newest(bus, topics.NODE_REPORTS.name, pool.domain, NEWEST_REPORTS, positions):
+        try:
+            with suppress(Unacceptable):
+                report = unwrap(message, accept=(ReportBody,)).body
+                look_at_report(pool, report)
+                if isinstance(report, ReportBody):
+                    heard(report.node, report.incarnation)
+        except BeyondTheLog as loss:
+            losses.append(loss)
+    for message in await newest(bus, topics.NODE_COMMANDS.name, pool.domain, NEWEST_COMMANDS, {}):
+        try:
+            look_at_command(pool, message)
+        except BeyondTheLog as loss:
+            losses.append(loss)
+    if losses:
+        raise max(losses, key=lambda loss: (loss.epoch, loss.seq))
 
 
 def look_at_report(pool: Pool, report: object) -> None:
@@ -107,3 +139,20 @@ async def ends_of_reports(bus: Bus) -> dict[str, int]:
     """Where the node reports end now, by `topic/partition`."""
     topic = topics.NODE_REPORTS.name
     return {f"{topic}/{partition}": span.end for partition, span in (await bus.spans(topic)).items()}
+
+
+def accepted(pool: Pool, message: Message, loss: BeyondTheLog, unsigned: Literal["none", "acl"]) -> tuple[Fact, Identity] | None:
+    """The operator's word that the log may go on without what it lost, as a fact; None for any other message."""
+    if message.topic != topics.REQUESTS.name or domain_of(message) != pool.domain:
+        return None
+    try:
+        envelope = unwrap(message, accept=(RequestBody,))
+        identity = verify(envelope, pool.rules.identity.keys, unsigned=unsigned)
+    except Unacceptable:
+        return None
+    body = envelope.body
+    if not isinstance(body, AcceptTruncation) or (body.epoch, body.seq) < (loss.epoch, loss.seq):
+        return None
+    asked = Asked(envelope.source, envelope.id, envelope.digest, envelope.time, identity.actor, identity.auth, body)
+    facts = facts_of_request(pool, asked)
+    return (facts[0], identity) if isinstance(facts, list) and facts else None

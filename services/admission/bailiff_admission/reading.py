@@ -1,12 +1,11 @@
 """From one input message to facts: is it ours, can it be read, who sent it, and what does it mean on this state."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 from bailiff_bus import topics
 from bailiff_bus.ambient import Ambient
-from bailiff_bus.envelope import Envelope, Opened, Unacceptable, unwrap
+from bailiff_bus.envelope import Envelope, Opened, Unacceptable
 from bailiff_bus.identity import verify
 from bailiff_bus.messages import (
     BegunEviction,
@@ -87,14 +86,6 @@ class Reading:
         except Unacceptable as refusal:
             rejected = Rejected(refusal.code, refusal.reason, refusal.job)
             return Read(rejected=rejected, source=refusal.source, id=refusal.id)
-
-    def look_for_truncation(self, pool: Pool, message: Message) -> ReportBody | None:
-        """The report, if it is one. Raises `BeyondTheLog` if its agent has obeyed what the log does not hold."""
-        with suppress(Unacceptable):
-            body = unwrap(message, accept=(ReportBody,)).body
-            look_at_report(pool, body)
-            return body if isinstance(body, ReportBody) else None
-        return None
 
     def _understood(self, pool: Pool, message: Message, envelope: Envelope) -> Read:
         body = envelope.body

@@ -4,8 +4,7 @@ What Kafka and PostgreSQL do at the same time: while one batch is being written 
 """
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from asyncpg import Connection
@@ -18,19 +17,15 @@ from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.records import Wire, record_hash
 
 from .alarms import Alarms
-from .beside import Gone
 from .branching import Order, first_lost, ordered, set_aside
 from .judging import Judge
 from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
 from .sealer import Sealer
 from .underway import UnderWay
 
-READ_AT_ONCE = 2_000
+READ_AT_ONCE = 5_000
 WAIT = 0.5
 LOOK_AGAIN = 30.0
-HARMLESS_KNOWN = 10_000
-HELPED_AHEAD = 3  # batches: one is being told, one is being written, one waits
-NEVER = sys.maxsize
 
 Say = Callable[[str | None], None]
 
@@ -44,19 +39,14 @@ class Broken(Exception):
 
 
 class Archiver:
-    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None.
-
-    help_from: so many messages behind, a second process tells what records say.
-    """
+    """Archives one domain on a connection that holds its lock. say: is told why it is not up to date, or None."""
 
     def __init__(
-        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say,
-        help_from: int,
-    ) -> None:  # fmt: skip
+        self, bus: Bus, pool: PoolDeclaration, connection: Connection, metrics: Metrics, alarms: Alarms, sealer: Sealer, say: Say
+    ) -> None:
         self._bus, self._pool, self._db, self._metrics, self._alarms = bus, pool, connection, metrics, alarms
         self._sealer, self._say = sealer, say
         self._log = logger(domain=pool.name)
-        self._help_from = help_from
         self.offset = 0  # behind the last message that was dealt with
 
     async def run(self) -> None:
@@ -65,9 +55,6 @@ class Archiver:
             position = await position_of(self._db, self._pool)
             try:
                 await self._archive(position)
-            except Gone as gone:
-                self._help_from = NEVER
-                self._log.warning("catching up without a second process", why=str(gone))
             except Broken as broken:
                 if broken.code == "archive-log-lost" and (order := await ordered(self._db, position)) is not None:
                     await self._set_aside(position, order)
@@ -91,8 +78,6 @@ class Archiver:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
             self._metrics.archive_head.labels(domain).set(position.head.next_seq - 1)
-            if await self._end() - position.next_offset >= self._help_from:
-                await judge.call_help()
             while True:
                 messages = await self._read(reader, position)
                 if not messages:
@@ -100,17 +85,16 @@ class Archiver:
                     if not caught_up:  # silence may also mean that Kafka has not answered yet
                         caught_up = reader.position(topic, partition) >= await self._end()
                     if caught_up:
-                        await judge.let_help_go()
                         self._caught_up(position)
                     await self._sealer.seal_if_due(self._db, position)
                     continue
-                batch = judge.judge(position, messages)
+                batch = await judge.judge(position, messages)
                 if not batch.leaves:  # nothing continues: is what we archived still in the log?
                     await under_way.ended()
                     await self._confirm(reader, position)
                 assert batch.position is not None
                 if batch.leaves or batch.orphans:
-                    await under_way.begin(partial(self._write, position, batch), HELPED_AHEAD if judge.helped else 1)
+                    await under_way.begin(partial(self._write, position, batch))
                     position = batch.position
                 if judge.unreadable is not None:
                     await under_way.ended()
@@ -125,7 +109,6 @@ class Archiver:
                     )
         finally:
             await under_way.cancel()
-            await judge.close()
             await reader.close()
 
     async def _end(self) -> int:
@@ -197,14 +180,7 @@ class Archiver:
             f"{position.head_offset}: {how}; it was cut short or replaced, and the archive is left as it is",
         )
 
-    async def _write(self, before: Position, batch: Batch, earlier: Awaitable[None] | None) -> None:
-        if batch.told is not None:
-            told = await batch.told
-            if told.unreadable:
-                raise Gone(told.unreadable)  # whoever goes on alone comes to it, and writes what is before it
-            batch.records, batch.people = [told.rows], told.people
-        if earlier is not None:
-            await earlier
+    async def _write(self, before: Position, batch: Batch) -> None:
         await write(self._db, before, batch)
         assert batch.position is not None
         domain, self.offset = self._pool.name, batch.position.next_offset

@@ -1,34 +1,32 @@
-"""Which messages continue the log, and what is to be written of them: by this process alone, or with a helper."""
+"""Which messages continue the log, and what is to be written of them."""
 
-from contextlib import suppress
+import asyncio
 from dataclasses import dataclass, replace
 
 from asyncpg import Connection
 
-from bailiff_bus.archive import packed
+from bailiff_bus.archive import packed_laid
 from bailiff_bus.archive_rows import record_bytes
 from bailiff_bus.people import People
 from bailiff_bus.port import Message
 from bailiff_bus.walk import Walk
-from bailiff_core.records import Record, Wire, record_hash
+from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
 
-from .beside import Beside
 from .keeper import Batch, Position, orphan_row
 
 HARMLESS_KNOWN = 10_000
+AT_A_TIME = 100  # messages: some milliseconds; then the batch before, which is being written, may take its next step
 
 
 @dataclass
 class Judge:
-    """One domain's, from a position on. helped: a second process decodes, and has the people. unreadable: where to stop."""
+    """One domain's, from a position on. unreadable: where to stop."""
 
     walk: Walk
     _people: People
-    helped: bool = False
     unreadable: UnreadableRecord | None = None
-    _helper: Beside | None = None
 
     @classmethod
     async def at(cls, position: Position, connection: Connection) -> "Judge":
@@ -41,39 +39,19 @@ class Judge:
         await people.load(connection)
         return cls(walk, people)
 
-    async def call_help(self) -> None:
-        """Much lies ahead. Until the helper is ready this process goes on alone."""
-        with suppress(OSError):  # no room for another process: then without one
-            self._helper = await Beside.start()
-
-    async def let_help_go(self) -> None:
-        """Nothing is under way. Raises `Gone`."""
-        if self._helper is not None and self.helped:
-            self._people = await self._helper.end()
-        await self.close()
-
-    async def close(self) -> None:
-        """Let go of the helper, and of what it knows."""
-        helper, self._helper, self.helped = self._helper, None, False
-        if helper is not None:
-            await helper.close()
-
-    def judge(self, position: Position, messages: list[Message]) -> Batch:
+    async def judge(self, position: Position, messages: list[Message]) -> Batch:
         """The batch of these messages, up to the first that breaks the chain or that this release cannot read."""
-        batch, walk, tree = Batch(), self.walk, position.tree.copy()
-        if self._helper is not None and not self.helped and self._helper.ready:
-            self._helper.begin(self._people)
-            self.helped = True
-        follow = walk.judge if self.helped else walk.read
-        judged: list[tuple[Message, bytes]] = []
+        batch, walk, people, hashes = Batch(), self.walk, self._people, list[bytes]()
         head_offset, next_offset = position.head_offset, position.next_offset
-        for message in messages:
+        for number, message in enumerate(messages, 1):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
             try:
-                found = follow(message)
+                record = walk.read(message)
             except UnreadableRecord as error:
                 self.unreadable = error  # what is before it is written first
                 break
-            if found is None:
+            if record is None:
                 if walk.broken is not None:
                     break
                 orphan = walk.latest_orphan
@@ -82,23 +60,14 @@ class Judge:
                 batch.orphans.append(orphan_row(position.id, message, orphan["kind"], orphan["reason"], digest))
             else:
                 hashed = bytes.fromhex(walk.head.hash)
-                leaf = leaf_hash(hashed)
-                tree.append(leaf)
-                batch.leaves.append(leaf)
-                judged.append((message, hashed))
-                if isinstance(found, Record):
-                    self._people.note(found)
-                    row = record_bytes(
-                        position.id, message.offset, message.time, message.key, packed(message.headers), message.value, found,
-                        hashed,
-                    )  # fmt: skip
-                    batch.records.append(row)
+                hashes.append(hashed)
+                people.note(record)
+                batch.records.append(record_bytes(position.id, message, packed_laid(*walk.laid), record, hashed))
                 head_offset = message.offset
             next_offset = message.offset + 1
-        if self.helped and self._helper is not None:
-            batch.told = self._helper.tell(judged)
-        else:
-            batch.people = self._people.take()
+        batch.people = people.take()
+        batch.leaves, tree = [leaf_hash(hashed) for hashed in hashes], position.tree.copy()
+        tree.extend(batch.leaves)
         batch.position = replace(
             position, head=walk.head, identity=walk.identity, head_offset=head_offset, next_offset=next_offset, tree=tree,
             broken="",

@@ -3,7 +3,6 @@
 The position is only ever moved from where this process knows it to be, so that two that write by mistake cannot both.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,8 +16,6 @@ from bailiff_bus.port import Message
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, leaf_hash
-
-from .telling import Told
 
 ORPHAN_COLUMNS = ("domain", "offset", "appended_at", "kind", "reason", "hash", "key", "headers", "value")
 
@@ -43,16 +40,12 @@ class Position:
 
 @dataclass(slots=True)
 class Batch:
-    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it.
-
-    told: where somebody else makes records and people.
-    """
+    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it."""
 
     records: list[bytes] = field(default_factory=list)
     orphans: list[tuple[Any, ...]] = field(default_factory=list)
     leaves: list[bytes] = field(default_factory=list)
     people: dict[str, str] = field(default_factory=dict)
-    told: "asyncio.Future[Told] | None" = None
     position: Position | None = None
 
 
@@ -76,8 +69,7 @@ async def tree_at(connection: Connection, domain: int, size: int) -> Frontier:
         "SELECT size, peaks FROM seals WHERE domain = $1 AND size <= $2 ORDER BY size DESC LIMIT 1", domain, size
     )
     tree = tree_from(row["size"], row["peaks"]) if row is not None else Frontier()
-    for leaf in await leaves(connection, domain, tree.size, size):
-        tree.append(leaf)
+    tree.extend(await leaves(connection, domain, tree.size, size))
     return tree
 
 

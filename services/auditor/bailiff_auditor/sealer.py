@@ -87,8 +87,7 @@ class Sealer:
         tree, head_hash, sealed = position.tree.copy(), position.head.hash, self._later[:new]
         if size < tree.size:  # it was due before, and could not be made then
             head_hash, tree = await hash_of(connection, position.id, size - 1), self._base.copy()
-            for leaf in sealed:
-                tree.append(leaf)
+            tree.extend(sealed)
         seal = make_seal(
             self._key, self._domain, position.identity, tree, head_hash, self._ambient.wall(),
             self._base.size, self._base.followed_by(sealed),

@@ -116,9 +116,7 @@ class AuditorService:
             if state is None:
                 caught_up.set()
 
-        archiver = self._archivers[pool.name] = Archiver(
-            self._bus, pool, connection, self._metrics, self._alarms, sealer, say, told.helper_from_records
-        )
+        archiver = self._archivers[pool.name] = Archiver(self._bus, pool, connection, self._metrics, self._alarms, sealer, say)
         await until_first(archiver.run(), self._look(pool, domain, caught_up))
 
     async def _look(self, pool: PoolDeclaration, domain: int, caught_up: asyncio.Event) -> None:

@@ -14,7 +14,6 @@ class AuditorSettings(ServiceSettings):
     left out, `auditor/seal.key` in the state folder, made at the first start. seal_key_before: the key until now, where a new
     one takes over. seal_records, seal_seconds: a seal comes at each multiple of so many records, and so long after the one
     before if there are new ones. usage_seconds: how often projects' use is noted, in log time.
-    helper_from_records: a second process helps whose archive is so far behind.
     """
 
     postgres: SecretStr
@@ -24,4 +23,3 @@ class AuditorSettings(ServiceSettings):
     seal_records: Annotated[int, Field(ge=1)] = 10_000
     seal_seconds: Annotated[float, Field(gt=0)] = 300.0
     usage_seconds: Annotated[int, Field(ge=1)] = 60
-    helper_from_records: Annotated[int, Field(ge=1)] = 20_000

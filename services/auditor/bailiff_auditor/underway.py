@@ -1,40 +1,33 @@
-"""Batches that are being told and written while the next ones are read: in order, and only so many."""
+"""The batch that is being written while the next one is read: one at a time, in order."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-Work = Callable[[Awaitable[None] | None], Awaitable[None]]
-"""Does something for one batch. It is handed the batch before, and awaits that at the latest before it writes."""
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class UnderWay:
     """What is under way. A failure is raised where its end is waited for, and nothing behind it happens."""
 
     def __init__(self) -> None:
-        self._tasks: deque[asyncio.Task[None]] = deque()
+        self._task: asyncio.Task[None] | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
-
-    async def begin(self, work: Work, most: int) -> None:
-        """Begin this as soon as fewer than `most` are under way."""
-        while len(self._tasks) >= most:
-            await self._tasks[0]
-            self._tasks.popleft()
-        earlier = self._tasks[-1] if self._tasks else None
-        self._tasks.append(asyncio.ensure_future(work(earlier)))
+    async def begin(self, work: Work) -> None:
+        """Begin this as soon as what is under way has ended."""
+        await self.ended()
+        self._task = asyncio.create_task(work())
         await asyncio.sleep(0)
 
     async def ended(self) -> None:
-        """Wait for all of it."""
-        while self._tasks:
-            await self._tasks[0]
-            self._tasks.popleft()
+        """Wait for it."""
+        if self._task is not None:
+            await self._task
+            self._task = None
 
     async def cancel(self) -> None:
-        """End what has not ended."""
-        tasks, self._tasks = list(self._tasks), deque()
-        for task in tasks:
+        """End it."""
+        task, self._task = self._task, None
+        if task is not None:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)

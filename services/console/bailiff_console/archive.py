@@ -30,7 +30,7 @@ class ArchiveProxy:
         self.address = address.rstrip("/") if address else None
         self.answers = False
         self._behind: Mapping[str, int] = {}
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers = {b"authorization": f"Bearer {token}".encode()} if token else {}
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=10)
         self._http = httpx.AsyncClient(headers=headers, timeout=TIMEOUT, limits=limits, trust_env=False)
 

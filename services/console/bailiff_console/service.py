@@ -73,7 +73,7 @@ class ConsoleService:
             await until_first(asyncio.shield(serving), self.pools.run(), self.archive.look(), stop.wait())
         finally:
             server.should_exit = True
-            self.gate.sessions.end_all()
+            self.gate.sessions.end_streams()
             await self.what_ifs.close()
             await self.desk.thinker.close()
             await serving

@@ -18,7 +18,8 @@ from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone, Parcel, Producer, Reader
 from bailiff_bus.until_first import until_first
 
-from .agent import Agent, read_report
+from .agent import Agent
+from .reporting import read_report
 
 LOOK_FOR_PARTITIONS_EVERY_S = 30.0
 LOOK_AT_LEASES_EVERY_S = 1.0

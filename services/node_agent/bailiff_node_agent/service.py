@@ -12,7 +12,7 @@ from bailiff_bus.port import Bus
 from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.until_first import until_first
 
-from .agent import Agent, Machine
+from .agent import Agent
 from .checkpoints import identity
 from .devices import DeviceInventory, NoDriver, NvmlInventory, SimulatedInventory
 from .devices.simulated import start_of_process
@@ -29,6 +29,7 @@ from .disk import (
 )
 from .link import Link
 from .logship import rotate_logs, ship_logs
+from .machine import Machine
 from .runtime import Cgroups, DeviceHolds, DockerRuntime, ProcessRuntime, Runtime, SimulatedMachine, SimulatedRuntime
 from .settings import NodeAgentSettings, NodeDeclaration
 from .telemetry import send_telemetry

@@ -44,7 +44,7 @@ async def send_telemetry(bus: Bus, agents: Sequence[Agent], every_s: float, ambi
 
 async def _told(agent: Agent, lasted_ms: int, ambient: Ambient) -> Parcel | None:
     node, inventory = agent.machine.node, agent.machine.inventory
-    jobs = agent.jobs_by_device()
+    jobs = agent.tasks.jobs_by_device()
     devices = await looked(inventory, measure, inventory, jobs) if jobs else ()
     if not devices:
         return None

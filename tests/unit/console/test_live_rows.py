@@ -10,7 +10,7 @@ from tests.console_kit import Heard
 from tests.history_files import from_lines
 from tests.property.random_stories import Chance
 
-from bailiff_console.live.change import SHOWN
+from bailiff_console.live.change import SHOWN, Change, merged
 from bailiff_console.live.eventlines import event_lines
 from bailiff_console.live.memo import Memo
 from bailiff_console.live.picture import Picture
@@ -40,8 +40,9 @@ def watched(wires: list[Wire], dice: Random) -> None:
     pool, memo, touched = Pool(), Memo(), Touched()
     kept = Picture("pool-a", memo)
     kept.all_anew(pool, "")
-    heard, lines = Heard(), list[bytes]()
-    heard.take("board", data_of(kept.board(SHOWN)), "")
+    heard, slow, lines, missed = Heard(), Heard(), list[bytes](), list[Change]()
+    for each in (heard, slow):
+        each.take("board", data_of(kept.board(SHOWN)), "")
     for wire in wires:
         record = decode(wire)
         apply(pool, record)
@@ -54,6 +55,12 @@ def watched(wires: list[Wire], dice: Random) -> None:
             lines = []
             touched.clear()
             heard.take("change", data_of(change.message(SHOWN)), str(change.place))
+            missed.append(change)
+            if dice.random() < 0.3:
+                slow.take("change", data_of(merged(missed).message(SHOWN)), str(change.place))
+                missed.clear()
+                assert differing(slow.board | {"events": []}, heard.board | {"events": []}) == [], f"in one, after #{record.seq}"
+                assert slow.events == heard.events
             anew = Picture("pool-a", memo)
             anew.all_anew(pool, record.type)
             expected = data_of(anew.board(SHOWN))

@@ -11,9 +11,11 @@ from bailiff_bus.ambient import REAL, Ambient
 from bailiff_bus.messages import EvictionStageReached, Fence, JobSpec, NodeAnnounced, StartTask, TaskAt, TaskIsRunning
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.machine import Machine
+from bailiff_node_agent.reporting import read_report
 from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
 from bailiff_node_agent.settings import NodeDeclaration
 
@@ -100,7 +102,7 @@ async def adopted() -> Node:
 async def node() -> AsyncIterator[Node]:
     node = await adopted()
     yield node
-    for work in list(node.agent._jobs):
+    for work in list(node.agent._background.running):
         work.cancel()
 
 
@@ -151,7 +153,7 @@ async def test_an_agent_that_was_heard_in_time_goes_on_under_its_name(node: Node
 async def test_a_lease_is_remembered_by_the_next_agent(node: Node) -> None:
     await node.fence()
     again = Agent(node.agent.machine, REAL, Metrics(), lambda: None)
-    assert (again.lease, again.lost_margin) == (LEASE, MARGIN)
+    assert (again.lease.lasts, again.lease.margin) == (LEASE, MARGIN)
 
 
 async def test_a_fence_for_another_agent_of_the_node_ends_what_runs_here(node: Node) -> None:

@@ -99,9 +99,9 @@ async def test_a_share_that_is_forgotten_is_free(node: Node) -> None:
     ledger = ShareLedger(node.agent.machine.storage)
     await node.agent.obey(start(node, "one", 10, half()))
     assert ShareLedger(node.agent.machine.storage).part("one-1-0") is not None
-    held = node.agent._held[TaskKey("one", 1, "0")]
+    held = node.agent.tasks[TaskKey("one", 1, "0")]
     node.machine._kill(held.key)
-    await node.agent._forget(held)
+    await node.agent._releasing._forget(held)
     assert ShareLedger(node.agent.machine.storage).part("one-1-0") is None
     assert ledger.part("never heard of") is None
 

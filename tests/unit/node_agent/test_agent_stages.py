@@ -34,9 +34,11 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.machine import Machine
+from bailiff_node_agent.reporting import read_report
 from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime, TaskKey
 from bailiff_node_agent.settings import NodeDeclaration
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.runtime import Cgroups, Launch, ProcessRuntime, Running, TaskKey, supervisor
+from bailiff_node_agent.runtime import Cgroups, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
 from bailiff_node_agent.scratch import Scratch
 
 KEY = TaskKey("train-7", 1, "0")
@@ -67,11 +68,11 @@ async def test_what_nobody_looks_after_any_more_is_ended_all_the_same(
     await starts(agent, FORKS_AWAY, tmp_path)
     await until(lambda: (tmp_path / "away").exists() and (tmp_path / "away").read_text())
     away = int((tmp_path / "away").read_text())
-    above = next(process.parent for process in supervisor.scan() if process.pid == away)
+    above = next(process.parent for process in scan() if process.pid == away)
     os.kill(above, signal.SIGKILL)
     ended = await asyncio.wait_for(agent.wait_exit(), 20)
     assert ended.supervisor_lost
-    assert supervisor.read_process(away) is None
+    assert read_process(away) is None
     assert agent.pids(KEY) == ()
 
 

@@ -30,12 +30,14 @@ from bailiff_bus.messages import (
 )
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.custody import Custody, Left
 from bailiff_node_agent.devices import SimulatedInventory, read_devices
 from bailiff_node_agent.devices.__main__ import main as fault_command
 from bailiff_node_agent.devices.simulated import start_of_process
 from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.machine import Machine
+from bailiff_node_agent.reporting import read_report
 from bailiff_node_agent.runtime import SimulatedMachine, SimulatedRuntime
 from bailiff_node_agent.settings import NodeDeclaration
 

@@ -38,7 +38,7 @@ class Place:
             yield
         finally:
             work.cancel()
-            await asyncio.gather(work, *self.node.agent._jobs, return_exceptions=True)
+            await asyncio.gather(work, *self.node.agent._background.running, return_exceptions=True)
 
     def send(self, command: CommandBody) -> None:
         """Store this command."""

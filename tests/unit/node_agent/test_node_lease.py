@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey, supervisor
+from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.runtime.supervisor.lease import LEASE_OVER
+from bailiff_node_agent.runtime.supervisor.processes import read_process
+from bailiff_node_agent.runtime.supervisor.watch import LEASE_LOOK_S
 
 KEY = TaskKey("train-7", 1, "0")
 SECOND = 1_000_000
@@ -43,7 +47,7 @@ async def leased_for(agent: ProcessRuntime, seconds: float, command: str, folder
     agent.renew(in_s(3600), grace)
     await run(agent, command, folder)
     await until_it_listens(folder)
-    over = in_s(supervisor.LEASE_LOOK_S + seconds)  # leases are not made shorter in life, so nobody looks for that
+    over = in_s(LEASE_LOOK_S + seconds)  # leases are not made shorter in life, so nobody looks for that
     agent.renew(over, grace)
     return over
 
@@ -59,7 +63,7 @@ async def until_it_listens(folder: Path) -> None:
 
 
 def lives(pid: int) -> bool:
-    return supervisor.read_process(pid) is not None
+    return read_process(pid) is not None
 
 
 def take_away(folder: Path) -> None:
@@ -69,7 +73,7 @@ def take_away(folder: Path) -> None:
 
 def in_s(seconds: float) -> int:
     """That moment on the boot clock."""
-    return supervisor.boottime_us() + int(seconds * SECOND)
+    return boottime_us() + int(seconds * SECOND)
 
 
 async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(agent: ProcessRuntime, tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ async def test_after_the_lease_come_notice_and_term_and_after_the_grace_kill(age
     assert end.at_boottime_us >= over + SECOND
     assert (tmp_path / "asked").exists()
     notice = json.loads((agent.control_dir(KEY) / "notice.json").read_text())
-    assert notice["reason"] == supervisor.LEASE_OVER
+    assert notice["reason"] == LEASE_OVER
     assert notice["hard_s"] in (0, 1)
     assert await ProcessRuntime(tmp_path / "state").adopt() == [end]
 
@@ -116,7 +120,7 @@ async def test_what_an_agent_began_before_it_died_gets_no_longer_than_the_lease_
 ) -> None:
     await leased_for(agent, 3600, IGNORES_TERM, tmp_path)
     await agent.terminate(KEY, grace_s=600)
-    agent.renew(in_s(supervisor.LEASE_LOOK_S + 0.5), SECOND)
+    agent.renew(in_s(LEASE_LOOK_S + 0.5), SECOND)
     end = await exit_of(agent)  # long before the grace is over
     assert end.lease_stages == ("kill_sent",)
 
@@ -138,7 +142,7 @@ async def test_after_the_lease_nothing_is_started(agent: ProcessRuntime, tmp_pat
     agent.renew(in_s(-1.0), 60 * SECOND)
     await run(agent, "touch ran", tmp_path)
     end = await exit_of(agent)
-    assert (end.code, end.error, end.lease_stages) == (-signal.SIGKILL, supervisor.LEASE_OVER, ("kill_sent",))
+    assert (end.code, end.error, end.lease_stages) == (-signal.SIGKILL, LEASE_OVER, ("kill_sent",))
     assert not (tmp_path / "ran").exists()
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bailiff_node_agent.disk import DamagedFile
-from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey, supervisor
+from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, TaskKey
+from bailiff_node_agent.runtime.supervisor.processes import read_process, scan
 
 KEY = TaskKey("train-7", 1, "0")
 WAITS = "while :; do sleep 0.02; done"
@@ -22,7 +23,7 @@ WAITS = "while :; do sleep 0.02; done"
 def processes_of(folder: Path) -> list[int]:
     """Whoever works in the folder or carries its name: jobs, supervisors and agents of this test."""
     found = []
-    for process in supervisor.scan():
+    for process in scan():
         if process.pid != os.getpid():
             with contextlib.suppress(OSError):
                 environment = Path(f"/proc/{process.pid}/environ").read_bytes()
@@ -80,7 +81,7 @@ def arguments_of(pid: int) -> bytes:
 
 
 def lives(pid: int) -> bool:
-    return supervisor.read_process(pid) is not None
+    return read_process(pid) is not None
 
 
 # --- what a job gets
@@ -413,7 +414,7 @@ async def test_after_a_reboot_what_ran_is_lost_and_no_stranger_with_its_pid_is_t
     await exit_of(agent)
     (agent.control_dir(KEY) / "exit.json").unlink()
     stranger = await asyncio.create_subprocess_exec("sleep", "300", start_new_session=True)
-    its = supervisor.read_process(stranger.pid)
+    its = read_process(stranger.pid)
     assert its
     file.write_text(json.dumps({**before, "pid": its.pid, "started": its.started, "boot_id": "another boot"}))
     [end] = await ProcessRuntime(tmp_path / "state").adopt()

@@ -40,7 +40,7 @@ async def test_looks_are_sent_with_the_time_that_they_stand_for() -> None:
     cluster.create_topics(domains=1)
     machine = SimpleNamespace(node=NodeDeclaration(name="n1", domain="pool-a", gpus="3xH100-80GB"), inventory=inventory())
     holding: dict[str, list[str]] = {}
-    agent: Any = SimpleNamespace(machine=machine, jobs_by_device=lambda: holding)
+    agent: Any = SimpleNamespace(machine=machine, tasks=SimpleNamespace(jobs_by_device=lambda: holding))
     ambient = Ambient(wall=lambda: 1_800_000_000_000_000, boot=lambda: next(boots))
 
     def sent() -> list[NodeTelemetry]:

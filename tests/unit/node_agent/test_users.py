@@ -16,9 +16,11 @@ from bailiff_bus.ambient import REAL
 from bailiff_bus.messages import Fence, JobSpec, ReportBody, StartTask, TaskAt, TaskEnded, TaskIsRunning, TaskNotStarted
 from bailiff_bus.messages.commands import Order
 from bailiff_bus.metrics import Metrics
-from bailiff_node_agent.agent import Agent, Machine, read_report
+from bailiff_node_agent.agent import Agent
 from bailiff_node_agent.devices import SimulatedInventory
 from bailiff_node_agent.disk import Evictions, Fences, MemoryStorage, Reports, draw_incarnation
+from bailiff_node_agent.machine import Machine
+from bailiff_node_agent.reporting import read_report
 from bailiff_node_agent.runtime import Exit, ProcessRuntime, TaskKey, User
 from bailiff_node_agent.settings import NodeDeclaration
 from bailiff_node_agent.users import NotRunnable, Users, closed_to, give, pass_through

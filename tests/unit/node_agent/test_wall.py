@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, Steps, TaskKey, supervisor, wall
+from bailiff_node_agent.runtime import Exit, Launch, ProcessRuntime, Running, Steps, TaskKey, wall
+from bailiff_node_agent.runtime.supervisor import said
+from bailiff_node_agent.runtime.supervisor.ear import MOST_CONNECTIONS
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.runtime.supervisor.said import LONGEST_JOURNAL, Journal
+from bailiff_node_agent.runtime.supervisor.steps import FIRST_STEPS, STEPS, read_steps, write_step
+from bailiff_node_agent.runtime.supervisor.stopping import LEAD_US, Deadlines, Processes
 
 KEY = TaskKey("train-7", 1, "0")
 SECOND = 1_000_000
@@ -77,34 +83,34 @@ async def test_the_folder_is_there_before_the_task_and_its_owners_alone(agent: P
     assert control.stat().st_mode & 0o777 == 0o700
     for name in ("steps", "socket", "task.json"):
         assert (control / name).stat().st_mode & 0o077 == 0, name
-    assert supervisor.read_steps(str(control)) == dict(zip(supervisor.STEPS, supervisor.FIRST_STEPS, strict=True))
+    assert read_steps(str(control)) == dict(zip(STEPS, FIRST_STEPS, strict=True))
 
 
 async def test_a_notice_is_in_the_file_and_in_shared_memory(agent: ProcessRuntime, tmp_path: Path) -> None:
     control = await starts(agent, tmp_path, WORLD_SIZE="1")
-    soft, hard = supervisor.boottime_us() + 120 * SECOND, supervisor.boottime_us() + 150 * SECOND
+    soft, hard = boottime_us() + 120 * SECOND, boottime_us() + 150 * SECOND
     await agent.notice(KEY, {"reason": "preemption", "for_job": "serve-1"}, soft, hard)
     notice = json.loads((control / "notice.json").read_text())
     assert notice == {
         "v": 1, "reason": "preemption", "for_job": "serve-1", "soft_s": 119, "hard_s": 149,
         "soft_deadline_boottime_ns": soft * 1000, "hard_deadline_boottime_ns": hard * 1000,
     }  # fmt: skip
-    words = supervisor.read_steps(str(control))
+    words = read_steps(str(control))
     assert (words["noticed"], words["deadline"], words["agreed"]) == (1, soft * 1000, 0)  # alone: at the next step
 
 
 async def test_a_rank_of_a_gang_is_told_the_step_when_it_is_known(agent: ProcessRuntime, tmp_path: Path) -> None:
     control = await starts(agent, tmp_path, WORLD_SIZE="2")
     await agent.notice(KEY, {"reason": "preemption"}, 1, 2)
-    assert supervisor.read_steps(str(control))["agreed"] == -1
+    assert read_steps(str(control))["agreed"] == -1
     agent.propose(KEY, 17, agreed=False)
-    supervisor.write_step(str(control), "published", 14)
-    supervisor.write_step(str(control), "confirmed", 17)
-    supervisor.write_step(str(control), "pace", 2500)
+    write_step(str(control), "published", 14)
+    write_step(str(control), "confirmed", 17)
+    write_step(str(control), "pace", 2500)
     assert agent.steps(KEY) == Steps(published=14, confirmed=17, pace=2500)
     assert await asyncio.wait_for(agent.wait_word(), 20) == KEY
     agent.propose(KEY, 17, agreed=True)
-    words = supervisor.read_steps(str(control))
+    words = read_steps(str(control))
     assert (words["proposed"], words["agreed"]) == (17, 17)
 
 
@@ -123,7 +129,7 @@ async def test_the_next_agent_waits_for_the_word_of_who_has_a_notice(agent: Proc
     await agent.close()
     later = ProcessRuntime(tmp_path / "state")
     await later.adopt()
-    supervisor.write_step(str(control), "confirmed", 17)
+    write_step(str(control), "confirmed", 17)
     assert await asyncio.wait_for(later.wait_word(), 20) == KEY
     await later.close()
 
@@ -209,21 +215,21 @@ async def test_who_floods_waits_and_the_journal_stays_short(agent: ProcessRuntim
                 sent += flood.send(line * 1000)
         assert sent < 100_000_000
         await until(lambda: "progress" in [line.say for line in agent.said(KEY)])
-    assert (control / "said.jsonl").stat().st_size < 2 * supervisor.LONGEST_JOURNAL
+    assert (control / "said.jsonl").stat().st_size < 2 * LONGEST_JOURNAL
     assert {line.say for line in agent.said(KEY)} == {"hello", "checkpoint_committed", "progress"}
 
 
 async def test_a_crowd_of_silent_guests_shuts_nobody_out(agent: ProcessRuntime, tmp_path: Path) -> None:
     control = await starts(agent, tmp_path)
     with contextlib.ExitStack() as guests:
-        for _ in range(2 * supervisor.MOST_CONNECTIONS):
+        for _ in range(2 * MOST_CONNECTIONS):
             guests.enter_context(connected(control))
         assert says(control, COMMITTED) == [{"ok": True}]
 
 
 def test_a_long_journal_keeps_the_newest_word_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "LONGEST_JOURNAL", 2000)
-    journal, ledger = supervisor.Journal(str(tmp_path / "said.jsonl")), wall.Ledger(tmp_path)
+    monkeypatch.setattr(said, "LONGEST_JOURNAL", 2000)
+    journal, ledger = Journal(str(tmp_path / "said.jsonl")), wall.Ledger(tmp_path)
     journal.add({"say": "hello", "v": 1, "rank": 0, "pid": 1})
     for step in range(100):
         journal.add({"say": "progress", "step": step, "total": None})
@@ -260,7 +266,7 @@ async def test_a_supervisor_keeps_the_deadlines_of_an_agent_that_died(agent: Pro
     ignores = "import signal, time; signal.signal(15, lambda *_: open('asked', 'w').close()); open('ready', 'w'); time.sleep(300)"
     await starts(agent, tmp_path, ignores + "\nwhile True: time.sleep(300)")
     await until((tmp_path / "ready").exists)
-    now = supervisor.boottime_us()
+    now = boottime_us()
     await agent.deadlines(KEY, now + SECOND // 2, now + SECOND)
     await agent.close()
     later = ProcessRuntime(tmp_path / "state")
@@ -276,7 +282,7 @@ async def test_it_lets_the_agent_go_first(agent: ProcessRuntime, tmp_path: Path)
     counts = "import signal, time; signal.signal(15, lambda *_: open('asked', 'a').write('x')); open('ready', 'w')"
     await starts(agent, tmp_path, counts + "\nwhile True: time.sleep(300)")
     await until((tmp_path / "ready").exists)
-    now = supervisor.boottime_us()
+    now = boottime_us()
     await agent.deadlines(KEY, now, now + 2 * SECOND)
     await agent.terminate(KEY, 2.0)
     end = await exit_of(agent)
@@ -295,7 +301,7 @@ async def test_a_notice_that_is_taken_back_is_gone_with_its_step_and_its_deadlin
     await agent.spare(KEY)
     assert not (control / "notice.json").exists()
     assert not (control / "deadlines.json").exists()
-    words = supervisor.read_steps(str(control))
+    words = read_steps(str(control))
     assert {name: words[name] for name in ("noticed", "agreed", "proposed", "deadline")} == {
         "noticed": 0, "agreed": -1, "proposed": -1, "deadline": 0,
     }  # fmt: skip
@@ -303,14 +309,14 @@ async def test_a_notice_that_is_taken_back_is_gone_with_its_step_and_its_deadlin
 
 
 def test_a_supervisor_forgets_deadlines_that_were_taken_back_and_takes_later_ones(tmp_path: Path) -> None:
-    deadlines = supervisor.Deadlines(str(tmp_path))
-    later = supervisor.boottime_us() + 1000 * SECOND
+    deadlines = Deadlines(str(tmp_path))
+    later = boottime_us() + 1000 * SECOND
     wall.put_deadlines(tmp_path, later, later + SECOND)
-    deadlines.enforce(supervisor.Processes(0))
-    assert deadlines.next_at() == later + supervisor.LEAD_US
+    deadlines.enforce(Processes(0))
+    assert deadlines.next_at() == later + LEAD_US
     wall.take_back(tmp_path, tmp_path)
-    deadlines.enforce(supervisor.Processes(0))
+    deadlines.enforce(Processes(0))
     assert deadlines.next_at() is None
     wall.put_deadlines(tmp_path, later + SECOND, later + 2 * SECOND)
-    deadlines.enforce(supervisor.Processes(0))
-    assert deadlines.next_at() == later + SECOND + supervisor.LEAD_US
+    deadlines.enforce(Processes(0))
+    assert deadlines.next_at() == later + SECOND + LEAD_US

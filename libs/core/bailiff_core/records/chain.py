@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .layout import Layout, Values
-from .wire import Record, Wire, decode_following, hash_of, laid_out
+from .wire import Laid, Record, Wire, decode_following, hash_of, laid_out
 
 GENESIS = "0" * 64
 WRITER_STARTED = "bailiff.audit.WriterStarted.v1"
@@ -40,9 +40,12 @@ def continues(head: ChainHead, wire: Wire) -> ChainHead | Break:
     return _judged(head, wire, layout, values, layout.pick(values))
 
 
-def follow(head: ChainHead, wire: Wire) -> tuple[ChainHead, Record] | Break:
-    """As `continues`, and the record that these bytes say: both in one look. Raises `UnreadableRecord`."""
-    layout, values = laid_out(wire)
+def follow(head: ChainHead, wire: Wire, laid: Laid | None = None) -> tuple[ChainHead, Record] | Break:
+    """As `continues`, and the record that these bytes say: both in one look. Raises `UnreadableRecord`.
+
+    laid: as `laid_out` has it, where somebody has looked already.
+    """
+    layout, values = laid or laid_out(wire)
     found = layout.pick(values)
     after = _judged(head, wire, layout, values, found)
     if isinstance(after, Break):

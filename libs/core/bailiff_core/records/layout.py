@@ -19,14 +19,15 @@ class Layout:
     """Of records whose headers have these names, in this order. Their values stand between an empty one and the record's own.
 
     pick: the values of `READ`, in its order; the empty one for what is missing, the last one of a name that stands twice.
-    missing: needed names that are not there. hashed: the values that the hash covers, in its order, and `befores` what
-    stands before each of them, with room for length and value; None where a name stands twice, for then their order
-    goes by the values.
+    names: themselves. missing: needed ones that are not there. hashed: the values that the hash covers, in its order, and
+    `befores` what stands before each of them, with room for length and value; None where a name stands twice, for then
+    their order goes by the values.
     """
 
-    __slots__ = ("befores", "hashed", "missing", "pick")
+    __slots__ = ("befores", "hashed", "missing", "names", "pick")
 
     def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
         at = {name: number for number, name in enumerate(names, 1)}
         self.pick: Callable[[Values], Values] = itemgetter(*[at.get(name, 0) for name in READ])
         self.missing = ", ".join(sorted(NEEDED - at.keys()))

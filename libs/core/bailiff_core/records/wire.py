@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
+from operator import methodcaller
 from typing import NamedTuple
 
 from .layout import TAG, Layout, Values, layout_of, prefixed
@@ -159,7 +160,10 @@ def record_hash(wire: Wire) -> str:
     return hash_of(wire, *laid_out(wire))
 
 
-def laid_out(wire: Wire) -> tuple[Layout, Values]:
+Laid = tuple[Layout, Values]
+
+
+def laid_out(wire: Wire) -> Laid:
     """The layout of the record, and the values that it is about."""
     names, values = zip(("", b""), *wire.headers, ("", wire.value), strict=True)
     return layout_of(names), values
@@ -178,6 +182,9 @@ def hash_of(wire: Wire, layout: Layout, values: Values) -> str:
     parts[1::3] = map(_length, map(len, picked))
     parts[2::3] = picked
     return sha256(b"".join(parts)).hexdigest()
+
+
+_at_last_equals = methodcaller("rpartition", "=")
 
 
 class _Lengths(dict[int, bytes]):
@@ -248,5 +255,4 @@ def _where(found: Values) -> str:
 
 
 def _positions(text: str) -> tuple[tuple[str, int], ...]:
-    pairs = [part.rpartition("=") for part in text.split(",")]
-    return tuple([(position, int(offset)) for position, _, offset in pairs])
+    return tuple([(position, int(offset)) for position, _, offset in map(_at_last_equals, text.split(","))])

@@ -8,7 +8,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from bailiff_bus.metrics import Metrics
 
-from . import events, evictions, gpus, jobs, pools, problems, projects, rawlog, records, timelines
+from . import borrowing, events, evictions, gpus, jobs, pools, problems, projects, rawlog, records, timelines
 from .archive import Archive
 from .door import Door
 from .parameters import PREFIX, only_known_parameters
@@ -42,7 +42,7 @@ def application(archive: Archive | None, streams: events.Streams | None, metrics
         code: {"model": problems.ProblemDetails, "description": problems.TITLES[code]} for code in (400, 404, 503)
     }
     root = APIRouter(prefix=PREFIX, dependencies=[Depends(only_known_parameters)], responses=faults)
-    for room in (pools, gpus, projects, jobs, evictions, timelines, records, rawlog, events):
+    for room in (pools, gpus, projects, borrowing, jobs, evictions, timelines, records, rawlog, events):
         root.include_router(room.router)
     app.include_router(root)
     problems.register(app)

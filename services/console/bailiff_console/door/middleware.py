@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bailiff_console.problems import Refused
 
 from .body import bounded, check_size, discard
-from .cookies import SESSION, cookie_name, read_cookie
+from .cookies import SESSION, cookie_name, read_cookie, set_cookie
 from .csrf import check_change, check_json, check_reading
 from .gate import Gate
 from .headers import with_security
@@ -36,9 +36,12 @@ class Door:
             return
         https = (self._gate.settings.console_url or "").startswith("https:")
 
+        session: Session | None = None
+
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": with_security(message["headers"], scope["path"], https=https)}
+                headers = [*message["headers"], *self._renewed(session, scope)]
+                message = {**message, "headers": with_security(headers, scope["path"], https=https)}
             await send(message)
 
         try:
@@ -53,6 +56,13 @@ class Door:
             await self._app(scope, receive, answer)
         else:
             await self._while_signed_in(session, scope, receive, answer)
+
+    def _renewed(self, session: Session | None, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """With answers that nobody stores: the cookie that says that the session is used."""
+        if session is None or not scope["path"].startswith("/api/") or not self._gate.sessions.is_to_be_renewed(session):
+            return []
+        origin = scope["state"]["origin"]
+        return [(b"set-cookie", set_cookie(cookie_name(SESSION, origin), self._gate.sessions.cookie(session), origin).encode())]
 
     def _checked(self, scope: Scope) -> Session | None:
         """The session, if there is one. Raises `Refused`."""
@@ -97,7 +107,7 @@ class Door:
             return None
         person = gate.person(name, groups) if name == session.person.name else None
         if person is None:
-            gate.sessions.end(session.id)
+            gate.sessions.end(session)
             return None
         session.person = person
         return session

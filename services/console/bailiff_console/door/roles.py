@@ -42,6 +42,11 @@ class Roles(BaseModel):
     submitters: Mapping[str, Members] = Field(default_factory=dict)
     viewers: Members | None = None
 
+    def names_group(self, group: str) -> bool:
+        """Whether being in it gives anybody a role."""
+        members = (self.operators, *self.submitters.values(), *((self.viewers,) if self.viewers is not None else ()))
+        return any(group in each.groups for each in members)
+
     def person(self, name: str, groups: Sequence[str] = ()) -> Person | None:
         """What this person may do; None where they may not even look."""
         operator = self.operators.has(name, groups)

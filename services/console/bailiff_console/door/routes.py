@@ -142,7 +142,7 @@ async def _from_provider(request: Request, gate: Gate, cookie: str | None) -> tu
 @router.post("/auth/sign-out")
 async def sign_out(request: Request, session: Annotated[Session, Depends(signed_in)], gate: At) -> Response:
     """End the session, and all that is open in it. provider: where the provider signs people out, if it does."""
-    gate.sessions.end(session.id)
+    gate.sessions.end(session)
     provider = await gate.provider.sign_out_address() if gate.provider is not None else None
     origin = request.state.origin
     answer = JSONResponse({"signed_out": True, "provider": provider})
@@ -154,9 +154,10 @@ def _begun(request: Request, gate: Gate, person: Person, to: str) -> Response:
     """A new session, under an id that nobody can have put into the browser beforehand."""
     origin = request.state.origin
     name = cookie_name(SESSION, origin)
-    session = gate.sessions.begin(person, read_cookie(request.headers.get("cookie", ""), name))
+    before = read_cookie(request.headers.get("cookie", ""), name)
+    session = gate.sessions.begin(person, gate.groups_that_count(person), before)
     answer = RedirectResponse(to or HOME, SEE_OTHER)
-    answer.headers["set-cookie"] = set_cookie(name, session.id, origin)
+    answer.headers["set-cookie"] = set_cookie(name, gate.sessions.cookie(session), origin)
     return answer
 
 

@@ -1,88 +1,109 @@
-"""Sessions, kept in this process alone: a restart signs everybody out. A browser knows only an opaque id."""
+"""Sessions: all of one is in its browser's cookie, so that a restart or another console with the same secret knows it.
+
+Here is kept only what a cookie cannot hold: which sessions are open now, so that their streams end with them, and which were
+signed out before their time.
+"""
 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from .person import Person
+from .signedout import SignedOut
+from .tokens import Tokens
 
 ID_BYTES = 32
-MOST_OF_ONE = 20
-MOST = 10_000
+RENEWED_AFTER_S = 60.0  # or a tenth of the time without a request after which a session ends, if that is less
+PersonOf = Callable[[str, tuple[str, ...]], Person | None]
 
 
-@dataclass
+@dataclass(eq=False)
 class Session:
-    """One browser of one person. Times are seconds of a clock that only goes forward. csrf: asked for with each change.
+    """One browser of one person. Times are seconds since 1970. csrf: asked for with each change.
 
+    groups: of the person, those that give rights. noted: as of when the browser's cookie says that it was used.
     ended: set when it is over, so that open streams end, too.
     """
 
     id: str
     person: Person
+    groups: tuple[str, ...]
     csrf: str
     began: float
     seen: float
+    noted: float
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Sessions:
-    """All of them. idle, most: after so many seconds without a request, or in all, a session is over."""
+    """idle, most: after so many seconds without a request, or in all, a session is over. person_of: what somebody may do now."""
 
-    def __init__(self, idle: float, most: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, idle: float, most: float, tokens: Tokens, signed_out: SignedOut, person_of: PersonOf,
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self._idle, self._most, self._now = idle, most, now
-        self._kept: dict[str, Session] = {}
+        self._tokens, self._signed_out, self._person_of = tokens, signed_out, person_of
+        self._open: WeakValueDictionary[str, Session] = WeakValueDictionary()
 
-    def begin(self, person: Person, before: str | None = None) -> Session:
-        """A session with an id that nobody has seen; the one that the browser had before is over."""
-        if before is not None:
-            self.end(before)
-        self._tidy(person.name)
+    def begin(self, person: Person, groups: Sequence[str] = (), before: str | None = None) -> Session:
+        """A session with an id that nobody has seen; the one that the browser had before, by its cookie, is over."""
+        known = self.find(before)
+        if known is not None:
+            self.end(known)
         now = self._now()
-        made = Session(secrets.token_urlsafe(ID_BYTES), person, secrets.token_urlsafe(ID_BYTES), now, now)
-        self._kept[made.id] = made
-        return made
+        return self._opened(secrets.token_urlsafe(ID_BYTES), person, tuple(groups), began=now, noted=now)
 
-    def find(self, id: str | None) -> Session | None:  # noqa: A002 - what it is
-        """The session of that id, if it is not over; it counts as used."""
-        found = self._living(id)
-        if found is not None:
-            found.seen = self._now()
-        return found
+    def find(self, cookie: str | None) -> Session | None:
+        """The session of that cookie, if it is one and not over; it counts as used."""
+        data = self._tokens.read(cookie)
+        if data is None:
+            return None
+        id_, name, groups, began, noted = data
+        session = self._open.get(id_)
+        if session is None:
+            person = self._person_of(name, tuple(groups))
+            if person is None:
+                return None
+            session = self._opened(id_, person, tuple(groups), began=began, noted=noted)
+        session.noted = max(session.noted, noted)
+        session.seen = max(session.seen, noted)
+        if self.is_over(session):
+            return None
+        session.seen = self._now()
+        return session
+
+    def cookie(self, session: Session) -> str:
+        """What the browser is to keep from now on."""
+        session.noted = session.seen
+        return self._tokens.make([session.id, session.person.name, session.groups, session.began, session.seen])
+
+    def is_to_be_renewed(self, session: Session) -> bool:
+        """Whether its cookie does not know that it is used."""
+        return session.seen - session.noted >= min(RENEWED_AFTER_S, self._idle / 10) and not session.ended.is_set()
 
     def is_over(self, session: Session) -> bool:
         """Whether it has ended; looking does not use it."""
-        return self._living(session.id) is not session
-
-    def end(self, id: str) -> None:  # noqa: A002
-        """Sign out. Nothing happens where there is no such session."""
-        found = self._kept.pop(id, None)
-        if found is not None:
-            found.ended.set()
-
-    def end_all(self) -> None:
-        """The console stops: nobody's stream stays open."""
-        for id in list(self._kept):  # noqa: A001
-            self.end(id)
-
-    def _living(self, id: str | None) -> Session | None:  # noqa: A002
-        found = self._kept.get(id) if id is not None else None
-        if found is not None and self._is_due(found):
-            self.end(found.id)
-            return None
-        return found
-
-    def _is_due(self, session: Session) -> bool:
         now = self._now()
-        return now - session.seen >= self._idle or now - session.began >= self._most
+        due = now - session.seen >= self._idle or now - session.began >= self._most
+        if due or self._signed_out.has(session.id):
+            session.ended.set()
+        return session.ended.is_set()
 
-    def _tidy(self, name: str) -> None:
-        """Room for one more: what is over goes, then the longest unused of this person, then of all."""
-        for session in [each for each in self._kept.values() if self._is_due(each)]:
-            self.end(session.id)
-        own = [each for each in self._kept.values() if each.person.name == name]
-        for few, most in ((own, MOST_OF_ONE), (list(self._kept.values()), MOST)):
-            if len(few) >= most:
-                self.end(min(few, key=lambda each: each.seen).id)
+    def end(self, session: Session) -> None:
+        """Sign out: its cookie is of no use any more."""
+        self._signed_out.add(session.id)
+        session.ended.set()
+
+    def end_streams(self) -> None:
+        """The console stops: nobody's stream stays open. The sessions go on."""
+        for session in list(self._open.values()):
+            session.ended.set()
+
+    def _opened(self, id_: str, person: Person, groups: tuple[str, ...], *, began: float, noted: float) -> Session:
+        session = Session(id_, person, groups, self._tokens.derived(id_), began, noted, noted)
+        self._open[id_] = session
+        return session

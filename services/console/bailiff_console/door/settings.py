@@ -13,6 +13,7 @@ from bailiff_bus.settings import ServiceSettings
 
 from .proxies import networks
 
+SHORTEST_SECRET = 32
 LOOPBACK_NAMES = ("localhost",)
 UNSAFE_ALGORITHMS = ("none", "HS256", "HS384", "HS512")
 Seconds = Annotated[int, Field(ge=1)]
@@ -26,7 +27,10 @@ class DoorSettings(ServiceSettings):
     console_roles: the file that says who may do what; none: with `local` the person is an operator, else everybody only looks.
     console_proxies: addresses of reverse proxies, whose headers count. console_user_header, console_groups_header: in which the
     proxy names the person and, with commas between, the groups. oidc_*: the provider, this console's registration with it, and
-    which claims are the name and the groups. console_session_*_s: a session ends after so long without a request, and in all.
+    which claims are the name and the groups. console_secret: what sessions are sealed with, the same for all consoles
+    behind one address; none: one that ends with the process. console_signed_out: the folder that those consoles share, where
+    sessions stand that were ended early; none: under state_dir. console_session_*_s: a session ends after so long without a
+    request, and in all.
     console_posts_per_minute: of one person; console_sign_ins_per_minute: from one address. console_largest_body_bytes: of one.
     """
 
@@ -46,6 +50,8 @@ class DoorSettings(ServiceSettings):
     oidc_name_claim: Annotated[str, Field(min_length=1)] = "preferred_username"
     oidc_groups_claim: Annotated[str, Field(min_length=1)] = "groups"
     oidc_algorithms: Annotated[tuple[str, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256")
+    console_secret: SecretStr | None = None
+    console_signed_out: Path | None = None
     console_session_idle_s: Seconds = 28_800
     console_session_most_s: Seconds = 86_400
     console_posts_per_minute: Annotated[int, Field(ge=1)] = 240
@@ -54,7 +60,13 @@ class DoorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for fault in (self._proxy_fault(), self._local_fault(), self._url_fault(), self._oidc_fault()):
+        for fault in (
+            self._proxy_fault(),
+            self._local_fault(),
+            self._url_fault(),
+            self._oidc_fault(),
+            self._secret_fault(),
+        ):
             if fault is not None:
                 raise ValueError(fault)
         return self
@@ -105,6 +117,24 @@ class DoorSettings(ServiceSettings):
         if "openid" not in self.oidc_scopes.split():
             return "oidc_scopes: openid has to be among them"
         return None
+
+    def _secret_fault(self) -> str | None:
+        if self.secret is None or len(self.secret) >= SHORTEST_SECRET:
+            return None
+        return (
+            f"console_secret has fewer than {SHORTEST_SECRET} characters: whoever guesses it is whoever they like; "
+            "`openssl rand -base64 32` prints one that nobody guesses"
+        )
+
+    @property
+    def secret(self) -> str | None:
+        """What sessions are sealed with, as configured; an empty one is none."""
+        return (self.console_secret.get_secret_value() or None) if self.console_secret is not None else None
+
+    @property
+    def signed_out(self) -> Path:
+        """Where sign-outs are noted."""
+        return self.console_signed_out or self.state_dir / "console" / "signed-out"
 
     @property
     def local_user(self) -> str:

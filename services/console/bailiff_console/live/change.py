@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -38,18 +39,20 @@ class Change:
     queue: bytes | None = None
     classes: bytes | None = None
     events: Sequence[bytes] = ()
-    _made: dict[Show, bytes] = field(default_factory=dict)
+    _made: dict[Show, bytes] | None = field(default_factory=dict)
 
     def message(self, show: Show) -> bytes:
         """The event for a page that wants these parts; the same bytes for all of them."""
-        made = self._made.get(show)
+        made = self._made.get(show) if self._made is not None else None
         if made is None:
-            made = self._made[show] = event("change", b"{%b}" % b",".join(self._members(show)), str(self.place))
+            made = event("change", b"{%b}" % b",".join(self._members(show)), str(self.place))
+            if self._made is not None:
+                self._made[show] = made
         return made
 
     def forget_messages(self) -> None:
-        """Keep the parts only: they are sent again to nobody but who comes back."""
-        self._made.clear()
+        """Keep the parts only: from now on it is sent to nobody but who comes back, or reads slowly."""
+        self._made = None
 
     def size(self) -> int:
         """Bytes that it keeps, about."""
@@ -69,6 +72,34 @@ class Change:
         if self.events and "events" in show:
             found.append(b'"events":[%b]' % b",".join(self.events))
         return found
+
+
+def merged(changes: Sequence[Change]) -> Change:
+    """One change that says what these, in their order, say one after the other."""
+    if len(changes) == 1:
+        return changes[0]
+    rows: dict[str, dict[str, bytes]] = {}
+    gone: dict[str, dict[str, None]] = {}
+    for change in changes:
+        for part, names in change.gone.items():
+            for name in names:
+                gone.setdefault(part, {})[name] = None
+                rows.get(part, {}).pop(name, None)
+        for part, fresh in change.rows.items():
+            rows.setdefault(part, {}).update(fresh)
+            for name in fresh:
+                gone.get(part, {}).pop(name, None)
+    queues = [change.queue for change in changes if change.queue is not None]
+    classes = [change.classes for change in changes if change.classes is not None]
+    return Change(
+        changes[0].before, changes[-1].place, changes[-1].head, rows, {part: list(names) for part, names in gone.items()},
+        queues[-1] if queues else None, classes[-1] if classes else None, [line for change in changes for line in change.events],
+    )  # fmt: skip
+
+
+def packed(data: Any) -> bytes:
+    """JSON that is to be kept: orjson's own bytes hold on to the room that they were written in, 4 KiB for a row and more."""
+    return bytes(memoryview(orjson.dumps(data)))
 
 
 def members(rows: Rows) -> bytes:

@@ -30,11 +30,11 @@ from .change import Show, event
 from .eventlines import event_lines
 from .histories import Histories
 from .memo import Memo
-from .pages import Pages
+from .pages import PACE_S, Pages
 from .picture import Picture
 from .touched import Touched
 
-TICK_S = 0.2
+TICK_S = PACE_S + 0.015  # what one tick tells has been sent to everybody when the next one comes
 OPEN_TURN_S = 0.2  # so long a tick waits for the rest of a turn
 PAUSE_S = 1.0
 PAUSE_AFTER_FAULT_S = 30.0
@@ -62,6 +62,7 @@ class Followed:
         self._log = logger(domain=place.name)
         self._opened = False
         self._measured: dict[str, Any] = {}
+        self._measured_since: dict[str, Any] = {}
         self.reading = 0
         self._new(kept=True)
 
@@ -151,6 +152,13 @@ class Followed:
 
     def tick(self) -> None:
         """Tell everybody what changed since the last one."""
+        if self.pool.seq != self.picture.place.seq:
+            self._tell_change()
+        if self._measured_since:
+            self.pages.tell(_telemetry(self._measured_since), "telemetry")
+            self._measured_since = {}
+
+    def _tell_change(self) -> None:
         self._touched.settle(self.pool)
         lines, self._lines = self._lines, []
         change = self.picture.update(self.pool, self.view.head.hash, self._touched, lines, self.view.reader.orphans)
@@ -169,7 +177,8 @@ class Followed:
         self._measured |= nodes
         for name in [name for name in self._measured if name not in self.pool.node_numbers]:
             del self._measured[name]
-        self.pages.tell(_telemetry(nodes), "telemetry")
+        self._measured_since |= nodes
+        self._changed.set()
 
     # --- as the view folds
 

@@ -4,30 +4,32 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from .change import Change, Show
+from .change import Change, Show, merged
 
-QUEUE = 15  # changes, three seconds of them
+PACE_S = 0.205  # at least, from one sending to the next: five in a second, and no sixth because a clock is coarse
+QUEUE = 15  # messages, three seconds of them
 RING_TICKS = 900  # three minutes
-RING_BYTES = 32 * 1024 * 1024
+RING_BYTES = 8 * 1024 * 1024
 
 
 class Page:
-    """One reader. `take` gives what is to be sent next."""
+    """One reader. `take` gives what is to be sent next: all that waits as one message, at most five in any second."""
 
     def __init__(self, show: Show) -> None:
         self.show = show
         self.afresh = True
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[Change | bytes] = deque()
         self._news = asyncio.Event()
+        self._not_before = float("-inf")
 
-    def put(self, message: bytes) -> None:
+    def put(self, news: Change | bytes) -> None:
         """Send this after what waits already; too much of that, and all of it is replaced by a board."""
         if self.afresh:
             return
         if len(self._waiting) >= QUEUE:
             self.start_afresh()
         else:
-            self._waiting.append(message)
+            self._waiting.append(news)
             self._news.set()
 
     def start_afresh(self) -> None:
@@ -36,12 +38,10 @@ class Page:
         self.afresh = True
         self._news.set()
 
-    def go_on(self, messages: list[bytes]) -> None:
+    def go_on(self, missed: list[Change]) -> None:
         """What was missed is sent first, and no board."""
         self.afresh = False
-        self._waiting.extend(messages)
-        if messages:
-            self._news.set()
+        self._waiting.extend(missed)
 
     async def take(self, board: Callable[[Show], bytes], wait: float) -> bytes | None:
         """The next message; none after so many seconds. board: makes the present one."""
@@ -52,10 +52,18 @@ class Page:
                     await self._news.wait()
             except TimeoutError:
                 return None
+        await asyncio.sleep(self._not_before - asyncio.get_running_loop().time())
         if self.afresh:
             self.afresh = False
             return board(self.show)
-        return self._waiting.popleft()
+        changes = [each for each in self._waiting if isinstance(each, Change)]
+        others = [each for each in self._waiting if isinstance(each, bytes)]
+        self._waiting.clear()
+        return b"".join([*([merged(changes).message(self.show)] if changes else []), *others])
+
+    def sent(self) -> None:
+        """What was taken last is on its way."""
+        self._not_before = asyncio.get_running_loop().time() + PACE_S
 
 
 class Pages:
@@ -74,7 +82,7 @@ class Pages:
         page = Page(show)
         missed = self._missed(last) if last is not None else None
         if missed is not None:
-            page.go_on([change.message(show) for change in missed])
+            page.go_on(missed)
         self._open[page] = None
         return page
 
@@ -84,9 +92,10 @@ class Pages:
 
     def send(self, change: Change) -> None:
         """To everybody, and keep it."""
+        if self._ring:
+            self._ring[-1].forget_messages()
         for page in self._open:
-            page.put(change.message(page.show))
-        change.forget_messages()
+            page.put(change)
         self._ring.append(change)
         self._bytes += change.size()
         while len(self._ring) > RING_TICKS or (self._bytes > RING_BYTES and len(self._ring) > 1):

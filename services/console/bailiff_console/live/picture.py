@@ -12,7 +12,7 @@ import orjson
 from bailiff import present, projects
 from bailiff_core.model.pool import ENDED, Job, Pool
 
-from .change import Change, Place, Rows, Show, event, members
+from .change import Change, Place, Rows, Show, event, members, packed
 from .memo import Memo
 from .rows import holders_of, live_job, live_project, node_cells
 from .touched import Touched
@@ -64,7 +64,7 @@ class Picture:
         self.events.extend(told)
         classes = None
         if touched.everything:
-            classes = self._classes = orjson.dumps(present.classes(pool)) if pool.policy is not None else b"[]"
+            classes = self._classes = packed(present.classes(pool)) if pool.policy is not None else b"[]"
         row = present.pool_row(pool, pool.now, orphans, list(self._node_rows.values())) if pool.policy is not None else None
         self._head = b'"seq":%d,"time":%b,"pool":%b' % (pool.seq, orjson.dumps(present.moment(pool.now)), orjson.dumps(row))
         self._boards.clear()
@@ -159,10 +159,10 @@ class Picture:
         if waits == self._queue or not due:
             return None
         self._queue, self._queue_sent = waits, self._ticks
-        return orjson.dumps(waits)
+        return packed(waits)
 
 
 def _put(kept: dict[str, bytes], changed: dict[str, bytes], name: str, row: Any) -> None:
-    made = orjson.dumps(row)
+    made = packed(row)
     if kept.get(name) != made:
         kept[name] = changed[name] = made

@@ -88,6 +88,8 @@ class Pools:
             while True:
                 await self._look(group)
                 self._tell_state()
+                for each in self.all():
+                    await each.past.tidy()
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _look(self, group: asyncio.TaskGroup) -> None:

@@ -80,14 +80,19 @@ class _Stream(Response):
                     await send({"type": "http.response.body", "body": message[at : at + PIECE], "more_body": True})
 
     async def _messages(self) -> AsyncIterator[bytes]:
-        followed = self._followed
+        followed, state = self._followed, self._pools.state
         page = followed.pages.enter(self._show, self._last)
+
+        def board(show: Show) -> bytes:
+            return state(followed) + followed.board(show)
+
         try:
-            yield b"retry: %d\n\n" % RETRY_MS
-            yield self._pools.state(followed)
+            known = b"" if page.afresh else state(followed)
+            yield b"retry: %d\n\n" % RETRY_MS + known + (await page.take(board, 0) or b"")
             while True:
+                page.sent()
                 # A page is not shown comments: by this it knows that its stream lives.
-                yield await page.take(followed.board, HEARTBEAT_S) or self._pools.state(followed)
+                yield await page.take(board, HEARTBEAT_S) or state(followed)
         finally:
             followed.pages.leave(page)
 

@@ -20,7 +20,7 @@ from .snapshots import Moment
 
 router = APIRouter()
 SHOWN: Show = frozenset({"nodes", "jobs", "projects", "queue"})
-BOARDS_KEPT = 16
+BOARDS_KEPT, BOARDS_BYTES = 16, 16 * 1024 * 1024
 WANTED = "a time as in 2026-01-31T12:00:00Z, or how long ago, as in -10m"
 
 
@@ -40,7 +40,7 @@ class Boards:
         made = self._made.get(key)
         if made is None:
             made = self._made[key] = await asyncio.to_thread(_members, followed.name, at)  # pages that are live go on meanwhile
-            while len(self._made) > BOARDS_KEPT:
+            while len(self._made) > 1 and (len(self._made) > BOARDS_KEPT or sum(map(len, self._made.values())) > BOARDS_BYTES):
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return made

@@ -1,5 +1,6 @@
 """`/decisions/{seq}`: one decision as a story: who asked, whom it might have been, who it was, and the pool before and after."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -36,12 +37,12 @@ async def decision(request: Request, pool: str, seq: int) -> Answer:
     listed, not_listed = await _candidates(followed, record, found.proposal)
     about = list(jobs_of(record))
     async with followed.past.at(seq=max(0, seq - 1), end=followed.pool.seq) as then:
-        places = _places(then, about, record)
+        places = await asyncio.to_thread(_places, then, about, record)
     async with followed.past.at(seq=seq, end=followed.pool.seq) as then:
         places = list(dict.fromkeys([*places, *_places(then, about, record)]))
-        after = _rows(then, about, places)
+        after = await asyncio.to_thread(_rows, then, about, places)
     async with followed.past.at(seq=max(0, seq - 1), end=followed.pool.seq) as then:
-        before = _rows(then, about, places)
+        before = await asyncio.to_thread(_rows, then, about, places)
     explained = await explaining.explain_record(log, str(seq), seq, found)
     data = record.data
     decided = data if isinstance(data, PreemptionDecided | PreemptionRefused) else None
@@ -74,7 +75,7 @@ async def _candidates(followed: Followed, record: Record, proposal: Record | Non
     if proposal.data.logic != LOGIC:
         return None, f"it was decided by rules of logic {proposal.data.logic}, and this release has {LOGIC}"
     async with followed.past.at(seq=proposal.data.computed_at, end=followed.pool.seq) as then:
-        return candidates(then.pool, data, proposal.data.answers), None
+        return await asyncio.to_thread(candidates, then.pool, data, proposal.data.answers), None
 
 
 def _runner_up(decided: PreemptionDecided | PreemptionRefused | None) -> Rows | None:

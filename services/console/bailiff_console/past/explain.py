@@ -42,13 +42,16 @@ class PastLog(Log):
     async def wires(self) -> AsyncGenerator[tuple[int, Wire], None]:
         followed = self._followed
         if self._job is not None:
-            for message in await messages_at(followed.bus, followed.place.partition, followed.histories.of(self._job)):
+            offsets = followed.histories.of(self._job)
+            if offsets is None:
+                raise missing(f"{self._job} ended too long ago for the console to know its records; the archive has them")
+            for message in await messages_at(followed.bus, followed.place.partition, offsets):
                 wire = Wire(message.headers, message.value)
                 yield decode(wire).seq, wire
             return
         head = followed.pool.seq
         last = head if self._last is None else min(self._last, head)
-        snapshot = followed.past.snapshots.place_before(self._first)
+        snapshot = await followed.past.snapshots.place_before(self._first)
         async for found in wires_from(followed.bus, followed.name, followed.place.partition, *snapshot, last):
             yield found
 

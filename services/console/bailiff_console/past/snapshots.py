@@ -4,6 +4,7 @@ They are for showing the past only. What the console goes on from after a restar
 confirms; one of these that cannot be read is thrown away, and the pool is folded from the one before it.
 """
 
+import asyncio
 import json
 import zlib
 from bisect import bisect_right
@@ -59,22 +60,22 @@ class Snapshots:
         self._read = False
         self._writer: ThreadPoolExecutor | None = None
 
-    def before(self, *, seq: int | None = None, time: int | None = None) -> Moment:
+    async def before(self, *, seq: int | None = None, time: int | None = None) -> Moment:
         """The newest that is not after this record, or this time (µs); the empty pool where there is none."""
         kept = self._all()
         at = bisect_right(kept, seq, key=lambda each: each.seq) if seq is not None else 0
         at = bisect_right(kept, time, key=lambda each: each.time) if time is not None else at
         for each in reversed(kept[:at]):
-            found = self._load(each)
+            found = await asyncio.to_thread(self._load, each)  # to make a large one takes a second
             if found is not None:
                 return found
             self._drop(each)
         return Moment(Pool(), Memo(), ChainHead(self.domain), 0)
 
-    def place_before(self, seq: int) -> tuple[ChainHead, int]:
+    async def place_before(self, seq: int) -> tuple[ChainHead, int]:
         """Where a state stands from which the log can be read on to this record: just before it, or earlier."""
         kept = self._all()
-        self.settle()
+        await asyncio.to_thread(self._until_written)
         for each in reversed(kept[: bisect_right(kept, seq - 1, key=lambda each: each.seq)]):
             about = _about(each.path)
             if about is not None:
@@ -100,9 +101,9 @@ class Snapshots:
         at = bisect_right(kept, seq, key=lambda each: each.seq)
         return (not at or seq - kept[at - 1].seq >= gap) and (at == len(kept) or kept[at].seq - seq >= gap // 2)
 
-    def keep(self, moment: Moment) -> None:
-        """Write this one; where there are too many, the one that is missed least goes."""
-        state = to_snapshot(moment.pool)
+    def keep(self, moment: Moment, state: bytes | None = None) -> None:
+        """Write this one; where there are too many, the one that is missed least goes. state: its pool, if written already."""
+        state = state or to_snapshot(moment.pool)
         about = {
             "format": FORMAT, "schema": STATE_SCHEMA, "head": asdict(moment.head), "offset": moment.offset,
             "memo": moment.memo.to_data(),
@@ -158,8 +159,13 @@ class Snapshots:
             self._writer = ThreadPoolExecutor(1, thread_name_prefix="console-past")
         self._writer.submit(work, *arguments)
 
+    def _until_written(self) -> None:
+        if self._writer is not None:
+            self._writer.submit(lambda: None).result()
+
     def _load(self, kept: _Kept) -> Moment | None:
-        self.settle()
+        """In any thread."""
+        self._until_written()
         try:
             line, _, packed = kept.path.read_bytes().partition(b"\n")
             about = json.loads(line)

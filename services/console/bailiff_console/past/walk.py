@@ -7,20 +7,23 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import islice, takewhile
 
 from bailiff_bus.log import AuditReader, Entry
 from bailiff_bus.port import Bus, BusUnavailable, OffsetGone
 from bailiff_console.problems import busy
 from bailiff_core.fold import apply
+from bailiff_core.fold.snapshot import to_snapshot
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.wire import time_text
 
 from .snapshots import Moment, Snapshots
 
 OPEN = 3  # walks of one pool
+IDLE_S = 60.0  # then they are let go: each holds a whole pool
 SILENT_S = 8.0
 READ_S = 0.5
-CHUNK = 200  # records, then others have their turn
+CHUNK = 1000  # records folded at a time
 
 
 class Past:
@@ -30,6 +33,7 @@ class Past:
         self.bus, self.domain, self.partition, self.snapshots = bus, domain, partition, snapshots
         self._walks: list[_Walk] = []  # the one that was used last is the last
         self._one = asyncio.Lock()
+        self._used = 0.0
 
     @asynccontextmanager
     async def at(self, *, seq: int | None = None, time: int | None = None, end: int) -> AsyncIterator[Moment]:
@@ -46,7 +50,15 @@ class Past:
                 if isinstance(error, OffsetGone | BusUnavailable):
                     raise busy(f"the log cannot be read that far now: {error}") from None
                 raise
-            yield walk.moment
+            try:
+                yield walk.moment
+            finally:
+                self._used = asyncio.get_running_loop().time()
+
+    async def tidy(self) -> None:
+        """Let go of what nobody has looked at for a while."""
+        if self._walks and not self._one.locked() and asyncio.get_running_loop().time() - self._used >= IDLE_S:
+            await self._close(*self._walks)
 
     async def close(self) -> None:
         """Let go of what it reads, and have all of it on disk."""
@@ -58,9 +70,9 @@ class Past:
         walk = max(fits, key=lambda each: each.moment.seq, default=None)
         there = walk.moment.seq if walk is not None else -1
         if walk is None or (seq is not None and self.snapshots.newest_before(seq) > there):
-            walk = self._begin(self.snapshots.before(seq=seq, time=time))
+            walk = self._begin(await self.snapshots.before(seq=seq, time=time))
         elif time is not None and self.snapshots.newest_until(time) > there:
-            walk = self._begin(self.snapshots.before(time=time))
+            walk = self._begin(await self.snapshots.before(time=time))
         self._walks = [*(each for each in self._walks if each is not walk), walk]
         await self._close(*self._walks[:-OPEN])
         return walk
@@ -86,18 +98,19 @@ class _Walk:
         return self.moment.seq < 0 or self.moment.pool.now <= time
 
     async def to(self, seq: int | None, time: int | None, end: int) -> None:
-        """Go there."""
-        done = 0
+        """Go there, in a thread: who is live has the processor meanwhile, too."""
         while seq is None or self.moment.seq < seq:
             if not self._ahead:
                 await self._read()
-            entry = self._ahead[0]
-            if time is not None and entry.record.time > time:
+            fits = (each for each in self._ahead if time is None or each.record.time <= time)
+            batch = list(islice(takewhile(lambda each: seq is None or each.record.seq <= seq, fits), CHUNK))
+            if not batch:
                 return
-            self._take(self._ahead.popleft(), end)
-            done += 1
-            if done % CHUNK == 0:
-                await asyncio.sleep(0)
+            taken, state = await asyncio.to_thread(self._fold, batch, end)
+            for _ in range(taken):
+                self._ahead.popleft()
+            if state is not None:
+                self._snapshots.keep(self.moment, state)
 
     async def close(self) -> None:
         await self._reader.close()
@@ -110,13 +123,17 @@ class _Walk:
         except TimeoutError:
             raise busy("Kafka does not give the log's records") from None
 
-    def _take(self, entry: Entry, end: int) -> None:
-        moment, record = self.moment, entry.record
-        apply(moment.pool, record)
-        moment.memo.take(record, moment.pool)
-        moment.head, moment.offset = head_after(entry), entry.offset + 1
-        if record.turn_end and self._snapshots.wants(record.seq, end):
-            self._snapshots.keep(moment)
+    def _fold(self, batch: list[Entry], end: int) -> tuple[int, bytes | None]:
+        """In any thread, while nobody else looks at it. How many it took, and the state after them if it is to be kept."""
+        moment = self.moment
+        for taken, entry in enumerate(batch, 1):
+            record = entry.record
+            apply(moment.pool, record)
+            moment.memo.take(record, moment.pool)
+            moment.head, moment.offset = head_after(entry), entry.offset + 1
+            if record.turn_end and self._snapshots.wants(record.seq, end):
+                return taken, to_snapshot(moment.pool)
+        return len(batch), None
 
 
 def head_after(entry: Entry) -> ChainHead:

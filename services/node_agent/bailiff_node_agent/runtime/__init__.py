@@ -2,8 +2,8 @@
 
 A task outlives the agent, never starts twice, and has ended only when its whole process tree is gone. Who may run, in
 which order and how long a grace lasts is decided elsewhere: no Kafka, no message types, no policy and no deadlines may
-enter, and no device but as a name that is passed on. The supervisor is alone in its file, with the standard library
-and nothing else.
+enter, and no device but as a name that is passed on. The supervisor has a room of its own, with the standard
+library and nothing else.
 """
 
 from bailiff_node_agent.runtime.cgroups import Cgroups

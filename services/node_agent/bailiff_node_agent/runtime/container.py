@@ -1,6 +1,6 @@
 """The small process that stands between the agent and one container, and outlives the agent.
 
-What `supervisor.py` is to a task that is a process, this is to one that is a container: it holds the lock, serves the socket,
+What `supervisor` is to a task that is a process, this is to one that is a container: it holds the lock, serves the socket,
 keeps the lease and the deadlines, and writes `exit.json` only when nothing of the container is left. It also has the image
 pulled, and writes what the container prints to the task's log, at the pace at which the disk takes it.
 
@@ -19,8 +19,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from bailiff_node_agent.runtime import supervisor
 from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
+from bailiff_node_agent.runtime.supervisor.ear import Wall
+from bailiff_node_agent.runtime.supervisor.host import boottime_us, write_json
+from bailiff_node_agent.runtime.supervisor.lease import LEASE_OVER, Lease
+from bailiff_node_agent.runtime.supervisor.life import stand_alone, tell_end, tell_running
+from bailiff_node_agent.runtime.supervisor.processes import read_process, send
+from bailiff_node_agent.runtime.supervisor.watch import Watch
 
 AGAIN_S = 1.0
 START_PATIENCE_S = 10.0
@@ -136,7 +141,7 @@ class Container:
             if not self._insist(lambda: engine.has_image(image)):
                 self._pull(engine, image)
             self.id = self._insist(lambda: engine.create(self._name, self._config))
-            supervisor.write_json(f"{self._control}/container.json", {"id": self.id})
+            write_json(f"{self._control}/container.json", {"id": self.id})
             if self._was_asked():
                 raise _Ended
             self._insist(lambda: self._started(engine))
@@ -230,11 +235,11 @@ class Container:
         time.sleep(AGAIN_S)  # until it is said again
 
     def _signal_main(self, number: int) -> bool:
-        main = supervisor.read_process(self.pid) if self.pid else None
+        main = read_process(self.pid) if self.pid else None
         if main is None or main.pid not in self.left():
             return False
         try:
-            supervisor.send(main, number)
+            send(main, number)
         except PermissionError:
             return False
         return True
@@ -245,25 +250,25 @@ class Container:
 
     def end_left(self) -> None:
         """KILL to each of them, without the engine."""
-        for process in map(supervisor.read_process, self.left()):
+        for process in map(read_process, self.left()):
             if process is not None:
                 with contextlib.suppress(PermissionError):
-                    supervisor.send(process, signal.SIGKILL)
+                    send(process, signal.SIGKILL)
 
 
-def guard(control: str, orders: dict[str, Any], lease: supervisor.Lease, ready: int) -> None:
+def guard(control: str, orders: dict[str, Any], lease: Lease, ready: int) -> None:
     """From its start to its end."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    watch = supervisor.Watch(supervisor.Wall(control, orders["wall"], orders["user"]), lease, orders["alone"])
+    watch = Watch(Wall(control, orders["wall"], orders["user"]), lease, orders["alone"])
     container = Container(control, orders, lambda: os.kill(os.getpid(), signal.SIGCHLD))
-    started = supervisor.boottime_us()
+    started = boottime_us()
     if lease.is_over():
-        lease.killed_at_start, container.error = True, supervisor.LEASE_OVER
+        lease.killed_at_start, container.error = True, LEASE_OVER
     else:
         threading.Thread(target=container.run, daemon=True).start()
         _until_begun(container)
-    supervisor.tell_running(control, container.pid or os.getpid(), started)
+    tell_running(control, container.pid or os.getpid(), started)
     os.close(ready)
     while not container.over.is_set() and not lease.killed_at_start:
         watch.enforce(container)
@@ -272,7 +277,7 @@ def guard(control: str, orders: dict[str, Any], lease: supervisor.Lease, ready: 
     while container.left():
         container.end_left()
         watch.wait(0.05)
-    supervisor.tell_end(control, watch, container.code, 0, container.error)
+    tell_end(control, watch, container.code, 0, container.error)
 
 
 def _until_begun(container: Container) -> None:
@@ -286,7 +291,7 @@ def _until_begun(container: Container) -> None:
 def _obey(control: str, container: Container) -> None:
     """What the agent has written down that it wants."""
     with contextlib.suppress(OSError, ValueError):
-        with open(f"{control}/terminating.json") as file:  # noqa: PTH123 - as in supervisor.py
+        with open(f"{control}/terminating.json") as file:  # noqa: PTH123 - as a supervisor does
             asked = json.load(file)
         if asked.get("kill"):
             container.end()
@@ -303,6 +308,6 @@ def _second(told: bytes) -> int:
 
 
 def main() -> None:
-    control, lock, lease = sys.argv[1], int(sys.argv[2]), supervisor.Lease(sys.argv[3], sys.argv[1])
+    control, lock, lease = sys.argv[1], int(sys.argv[2]), Lease(sys.argv[3], sys.argv[1])
     orders = json.load(sys.stdin)
-    guard(control, orders, lease, supervisor.stand_alone(lock))
+    guard(control, orders, lease, stand_alone(lock))

@@ -18,10 +18,12 @@ from typing import Any
 
 from bailiff_bus.logs import logger
 from bailiff_node_agent.disk.storage import write_durably
-from bailiff_node_agent.runtime import supervisor
 from bailiff_node_agent.runtime.contract import DeviceHolds, Exit, Launch, Running, TaskKey
 from bailiff_node_agent.runtime.engine import Engine, EngineAway, EngineRefuses, pids_of
-from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, TaskFile, ids_of, is_supervised, read_json
+from bailiff_node_agent.runtime.folder import TaskFile, is_supervised, read_json
+from bailiff_node_agent.runtime.process import POLL_S, ProcessRuntime, ids_of
+from bailiff_node_agent.runtime.supervisor.host import boottime_us
+from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
 
 ENGINE = "unix:///var/run/docker.sock"
 LABEL = "org.bailiff."
@@ -65,7 +67,7 @@ class DockerRuntime(ProcessRuntime):
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         control = self._known(key)
         if not (control / "terminating.json").exists():
-            until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
+            until = {"until_boottime_us": boottime_us() + int(grace_s * 1_000_000)}
             await asyncio.to_thread(write_durably, control / "terminating.json", json.dumps(until).encode())
         self._wake(key)
 
@@ -81,7 +83,7 @@ class DockerRuntime(ProcessRuntime):
                 await self._labelled(f"control={control}", _kill if is_supervised(control) else Engine.remove)
             for process in self._tree(key):
                 with contextlib.suppress(PermissionError):
-                    supervisor.send(process, signal.SIGKILL)
+                    send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
 
     async def forget(self, key: TaskKey) -> None:
@@ -169,9 +171,9 @@ class DockerRuntime(ProcessRuntime):
 
     # --- what the engine has
 
-    def _tree(self, key: TaskKey) -> list[supervisor.Process]:
+    def _tree(self, key: TaskKey) -> list[Process]:
         about = read_json(self._control(key) / "container.json")
-        found = map(supervisor.read_process, pids_of(about["id"]) if about is not None else ())
+        found = map(read_process, pids_of(about["id"]) if about is not None else ())
         return sorted(process for process in found if process is not None)
 
     async def _conclude_lost(self, task: TaskFile, control: Path) -> Exit:

@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bailiff_node_agent.disk.storage import DamagedFile, sync_folder, write_durably
-from bailiff_node_agent.runtime import supervisor, wall
+from bailiff_node_agent.disk.storage import sync_folder, write_durably
+from bailiff_node_agent.runtime import wall
 from bailiff_node_agent.runtime.cgroups import Cgroups
 from bailiff_node_agent.runtime.contract import (
     DeviceHolds,
@@ -30,9 +30,15 @@ from bailiff_node_agent.runtime.contract import (
     UnknownTask,
     User,
 )
+from bailiff_node_agent.runtime.folder import TaskFile, exit_of, is_supervised, read_json, read_running, read_task
+from bailiff_node_agent.runtime.supervisor.host import boot_id, boottime_us
+from bailiff_node_agent.runtime.supervisor.processes import Process, read_process, send
+from bailiff_node_agent.runtime.tree import lives, marks_of, resident, tree_of, without_folder
+from bailiff_node_agent.runtime.words import Words
 
 POLL_S = 0.02
-QUICK_LOOK_S, LOOK_S = 0.05, 1.0
+_SUPERVISOR = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from supervisor.main import main; main()"
+"""By itself, where nothing else of ours is found: importing us whole would cost each task tens of megabytes."""
 
 
 class ProcessRuntime:
@@ -42,7 +48,7 @@ class ProcessRuntime:
     node say to each other, and to it that is the control directory.
     """
 
-    _program: tuple[str, ...] = ("-S", supervisor.__file__)
+    _program: tuple[str, ...] = ("-S", "-c", _SUPERVISOR)
     """The supervisor's, for Python. Its last word is how one is recognised."""
     _keeps: tuple[str, ...] = ()
     """What of the agent's environment the supervisor needs."""
@@ -60,12 +66,7 @@ class ProcessRuntime:
         """The handle that tells of the supervisor's end; None once it has."""
         self._ended: asyncio.Queue[asyncio.Task[Exit]] = asyncio.Queue()
         self._concluding: set[asyncio.Task[Exit]] = set()
-        self._ledgers: dict[TaskKey, wall.Ledger] = {}
-        self._quick: dict[TaskKey, None] = {}
-        """Tasks that have a notice: what they say is waited for."""
-        self._confirmed: dict[TaskKey, int | None] = {}
-        self._words: dict[TaskKey, None] = {}
-        self._looked_at = time.monotonic()
+        self._words = Words(self._control, self._wall)
 
     async def adopt(self) -> list[Running | Exit]:
         for folder in [*self._unfinished.iterdir(), *(each for each in _inside(self._walls) if not self._has_task(each))]:
@@ -81,7 +82,7 @@ class ProcessRuntime:
 
     async def start(self, launch: Launch) -> Running | Exit:
         is_new = await asyncio.to_thread(self._start_once, launch)
-        running = self._running(launch.key) if is_new else None
+        running = read_running(self._control(launch.key), launch.key) if is_new else None
         state = running or await self._state(launch.key)
         if isinstance(state, Running):
             self._watch(state)
@@ -89,7 +90,7 @@ class ProcessRuntime:
 
     async def notice(self, key: TaskKey, payload: Mapping[str, Any], soft_us: int = 0, hard_us: int = 0) -> None:
         alone = read_task(self._known(key)).alone
-        self._quick[key] = None
+        self._words.expect(key)
         await asyncio.to_thread(wall.put_notice, self._control(key), self._wall(key), payload, soft_us, hard_us, alone=alone)
 
     async def deadlines(self, key: TaskKey, term_us: int, kill_us: int) -> None:
@@ -99,7 +100,7 @@ class ProcessRuntime:
     async def spare(self, key: TaskKey) -> None:
         self._known(key)
         await asyncio.to_thread(wall.take_back, self._control(key), self._wall(key))
-        self._quick.pop(key, None)
+        self._words.expect_no_more(key)
         self._wake(key)
 
     def propose(self, key: TaskKey, step: int, *, agreed: bool) -> None:
@@ -110,42 +111,21 @@ class ProcessRuntime:
         return wall.read_steps(self._wall(key))
 
     def said(self, key: TaskKey, after: int = 0) -> list[Said]:
-        if key not in self._ledgers:
-            self._ledgers[key] = wall.Ledger(self._control(key))
-        return self._ledgers[key].after(after)
+        return self._words.said(key, after)
 
     async def wait_word(self) -> TaskKey:
-        while True:
-            if self._words:
-                key = next(iter(self._words))
-                del self._words[key]
-                return key
-            await asyncio.sleep(QUICK_LOOK_S if self._quick else LOOK_S)
-            self._look(all_of_them=not self._quick)
-
-    def _look(self, *, all_of_them: bool) -> None:
-        """Those that have a notice, often; the others once in a while."""
-        now = time.monotonic()
-        all_of_them = all_of_them or now - self._looked_at >= LOOK_S
-        self._looked_at = now if all_of_them else self._looked_at
-        for key in [*(self._watched if all_of_them else self._quick)]:
-            if key not in self._ledgers:
-                self._ledgers[key] = wall.Ledger(self._control(key))
-            confirmed = self.steps(key).confirmed if key in self._quick else None
-            if self._ledgers[key].grew() or confirmed != self._confirmed.get(key):
-                self._confirmed[key] = confirmed
-                self._words[key] = None
+        return await self._words.wait(self._watched)
 
     async def terminate(self, key: TaskKey, grace_s: float = 30.0) -> None:
         running = read_json(self._known(key) / "running.json")
         said = read_json(self._control(key) / "terminating.json") or {}
         if running is None or said.get("by_supervisor") or said.get("lease_over"):  # as an earlier release calls it
             return
-        until = {"until_boottime_us": supervisor.boottime_us() + int(grace_s * 1_000_000)}
+        until = {"until_boottime_us": boottime_us() + int(grace_s * 1_000_000)}
         await asyncio.to_thread(write_durably, self._control(key) / "terminating.json", json.dumps(until).encode())
         for process in self._tree(key):
             if process.session == running["pid"]:
-                supervisor.send(process, signal.SIGTERM)
+                send(process, signal.SIGTERM)
 
     async def kill(self, key: TaskKey) -> None:
         self._known(key)
@@ -154,7 +134,7 @@ class ProcessRuntime:
         # What is killed no longer forks, so each round leaves only what was born during the scan before it.
         while tree := self._tree(key):
             for process in tree:
-                supervisor.send(process, signal.SIGKILL)
+                send(process, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
 
     def renew(self, until_boottime_us: int, grace_us: int) -> None:
@@ -178,8 +158,7 @@ class ProcessRuntime:
         if not (control / "exit.json").exists():
             raise TaskStillRuns(f"{key} has not ended")
         self._unwatch(key)
-        for kept in (self._ledgers, self._quick, self._confirmed, self._words):
-            kept.pop(key, None)
+        self._words.forget(key)
         await asyncio.to_thread(self._remove, control)
         if self._cgroups:
             self._cgroups.remove(key)
@@ -217,9 +196,9 @@ class ProcessRuntime:
     def _wake(self, key: TaskKey) -> None:
         """Let the supervisor look at what was written for it."""
         running = read_json(self._control(key) / "running.json")
-        process = supervisor.read_process(running["supervisor_pid"]) if running is not None else None
+        process = read_process(running["supervisor_pid"]) if running is not None else None
         if running is not None and process is not None and process.started == running["supervisor_started"]:
-            supervisor.send(process, signal.SIGCHLD)  # which does nothing else, and nothing at all to one of an earlier release
+            send(process, signal.SIGCHLD)  # which does nothing else, and nothing at all to one of an earlier release
 
     def _known(self, key: TaskKey) -> Path:
         control = self._control(key)
@@ -272,7 +251,7 @@ class ProcessRuntime:
             inherited |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
         return {
             "command": launch.command,
-            "env": {**inherited, **launch.env, **_marks(launch.key, own_wall)},
+            "env": {**inherited, **launch.env, **marks_of(launch.key, own_wall)},
             "wall": str(own_wall),
             "user": ids_of(user),
             "working_dir": launch.working_dir or inherited.get("HOME", "/"),
@@ -294,7 +273,7 @@ class ProcessRuntime:
         if self._lease is None:
             return
         until_us, grace_us = self._lease
-        lease = {"until_boottime_us": until_us, "grace_us": grace_us, "boot_id": supervisor.boot_id()}
+        lease = {"until_boottime_us": until_us, "grace_us": grace_us, "boot_id": boot_id()}
         new = self._lease_file.with_name(f"lease.json.{secrets.token_hex(4)}")  # two threads may write at once
         new.write_text(json.dumps(lease))
         new.replace(self._lease_file)
@@ -324,24 +303,16 @@ class ProcessRuntime:
 
     # --- what has become of a task
 
-    def _running(self, key: TaskKey) -> Running | None:
-        """How it was started; None as long as it has not been."""
-        running = read_json(self._control(key) / "running.json")
-        if running is None:
-            return None
-        task = read_task(self._control(key))
-        return Running(key, running["pid"], running["started_boottime_us"], task.device_ids, task.order)
-
     async def _state(self, key: TaskKey) -> Running | Exit:
         control, task = self._control(key), read_task(self._control(key))
         while True:
             # The lock is looked at first: what a supervisor has written, it wrote before letting go.
             supervised = is_supervised(control)
             if end := read_json(control / "exit.json"):
-                return _exit_of(task, end)
+                return exit_of(task, end)
             if not supervised:
                 return await self._conclude_lost(task, control)
-            if running := self._running(key):
+            if running := read_running(control, key):
                 return running
             await asyncio.sleep(POLL_S)
 
@@ -350,7 +321,7 @@ class ProcessRuntime:
             return
         control = self._control(running.key)
         if (self._wall(running.key) / "notice.json").exists():
-            self._quick[running.key] = None
+            self._words.expect(running.key)
         pid = (read_json(control / "running.json") or {})["supervisor_pid"]
         try:
             handle = os.pidfd_open(pid)
@@ -386,73 +357,44 @@ class ProcessRuntime:
         # A supervisor killed while it was starting may leave its lock to a fork for a moment.
         while isinstance(state := await self._state(running.key), Running):  # noqa: ASYNC110 - nobody announces that
             await asyncio.sleep(POLL_S)
-        self._quick.pop(running.key, None)
+        self._words.expect_no_more(running.key)
         if self._devices:
             for device_id in running.device_ids:
                 self._devices.let_go(device_id, running.pid)
         return state
 
-    async def _conclude_lost(self, task: "TaskFile", control: Path) -> Exit:
+    async def _conclude_lost(self, task: TaskFile, control: Path) -> Exit:
         """Nobody will write this exit any more: end what is left, and write it in the supervisor's place."""
         await self.kill(task.key)
         end = {
             "code": -signal.SIGKILL,
-            "at_boottime_us": supervisor.boottime_us(),
-            "boot_id": supervisor.boot_id(),
+            "at_boottime_us": boottime_us(),
+            "boot_id": boot_id(),
             "leftovers": 0,
             "error": None,
             "supervisor_lost": True,
             "lease_stages": [],
         }
         await asyncio.to_thread(write_durably, control / "exit.json", json.dumps(end).encode())
-        return _exit_of(task, end)
+        return exit_of(task, end)
 
     # --- its processes
 
-    async def _strays(self) -> list[supervisor.Process]:
-        return await asyncio.to_thread(_without_folder, self._tasks, self._walls, self._program[-1])
+    def _tree(self, key: TaskKey) -> list[Process]:
+        grouped = partial(self._cgroups.pids, key) if self._cgroups else tuple
+        return tree_of(key, self._control(key), self._wall(key), grouped)
+
+    async def _strays(self) -> list[Process]:
+        return await asyncio.to_thread(without_folder, self._tasks, self._walls, self._program[-1])
 
     async def _end_strays(self) -> None:
         """End tasks whose folder was taken away: nobody knows of them any more, and their jobs will run elsewhere."""
-        killed: set[supervisor.Process] = set()
-        while strays := await self._strays() or [*filter(_lives, killed)]:
+        killed: set[Process] = set()
+        while strays := await self._strays() or [*filter(lives, killed)]:
             for process in strays:
-                supervisor.send(process, signal.SIGKILL)
+                send(process, signal.SIGKILL)
             killed.update(strays)  # one that dies has no environment to be known by any more, and may still hold a GPU
             await asyncio.sleep(POLL_S)
-
-    def _tree(self, key: TaskKey) -> list[supervisor.Process]:
-        control = self._control(key)
-        if not control.exists():
-            return []
-        processes = supervisor.scan()
-        running, ended = read_json(control / "running.json"), (control / "exit.json").exists()
-        grouped = dict.fromkeys(self._cgroups.pids(key) if self._cgroups else ())
-        in_group = [process for process in processes if process.pid in grouped]
-        if running and not ended and is_supervised(control):
-            return sorted({*supervisor.descendants({running["supervisor_pid"]}, processes), *in_group})
-        marks = {f"{name}={value}".encode() for name, value in _marks(key, self._wall(key)).items()}
-        this_boot = running is not None and running["boot_id"] == supervisor.boot_id()
-        oldest = running["supervisor_started"] if running and this_boot else 0
-        roots = [process for process in processes if process.started >= oldest and marks <= _environment(process.pid)] + in_group
-        if running and not ended and this_boot:
-            # The main process dies with its supervisor. As long as its session lives, nobody else gets its pid.
-            pid, started = running["pid"], running["started"]
-            if not any(process.pid == pid and process.started != started for process in processes):
-                roots += [process for process in processes if process.session == pid and process.started >= started]
-        children = supervisor.descendants({process.pid for process in roots}, processes)
-        return sorted({*roots, *children})
-
-
-class TaskFile:
-    """What `task.json` says."""
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        self.key = TaskKey(content["job"], content["attempt"], content["task"])
-        self.device_ids: tuple[str, ...] = tuple(content["device_ids"])
-        self.log = Path(content["log"])
-        self.alone: bool = content.get("alone", True)
-        self.order: int | None = content.get("order")
 
 
 def ids_of(user: User | None) -> dict[str, Any] | None:
@@ -460,102 +402,5 @@ def ids_of(user: User | None) -> dict[str, Any] | None:
     return None if user is None else {"uid": user.uid, "gid": user.gid, "groups": user.groups}
 
 
-def _marks(key: TaskKey, own_wall: Path) -> dict[str, str]:
-    """What each process of the task carries in its environment. The key alone may be in use by another agent here."""
-    return {"BAILIFF_TASK": str(key), "BAILIFF_CONTROL_DIR": str(own_wall)}
-
-
 def _inside(folder: Path) -> list[Path]:
     return [*folder.iterdir()] if folder.exists() else []
-
-
-def _without_folder(tasks: Path, walls: Path, program: str) -> list[supervisor.Process]:
-    """Processes of tasks that were started in this folder and have no control directory there any more."""
-    wanted = (f"{tasks}/".encode(), f"{walls}/".encode())
-    processes = supervisor.scan()
-    roots, supervisors = set(), set()
-    for process in processes:
-        marks = [item.partition(b"=")[2] for item in _environment(process.pid) if item.startswith(b"BAILIFF_CONTROL_DIR=")]
-        command = _command(process.pid)
-        if program.encode() in command:
-            marks = [item for item in command if item.startswith(wanted)][:1]
-            supervisors.update([process.pid] if marks else [])
-        if any(mark.startswith(wanted) and not Path(os.fsdecode(mark)).exists() for mark in marks):
-            roots.add(process.pid)
-    children = supervisor.descendants(roots, processes)
-    found = {process for process in processes if process.pid in roots - supervisors} | set(children)
-    # A supervisor goes last, since it holds the tree together; without a folder it ends by itself.
-    return sorted(found) or sorted(process for process in processes if process.pid in roots)
-
-
-def _lives(process: supervisor.Process) -> bool:
-    now = supervisor.read_process(process.pid)
-    return now is not None and now.started == process.started
-
-
-def _command(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # gone
-        return []
-
-
-def _environment(pid: int) -> set[bytes]:
-    try:
-        return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:  # gone, or somebody else's
-        return set()
-
-
-def resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):  # gone
-        return 0
-
-
-def is_supervised(control: Path) -> bool:
-    lock = os.open(control / "lock", os.O_RDWR)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(lock)
-
-
-def read_task(control: Path) -> TaskFile:
-    content = read_json(control / "task.json")
-    if content is None:
-        raise DamagedFile(str(control / "task.json"), "it is missing")
-    return TaskFile(content)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise DamagedFile(str(path), "it holds no JSON object")
-    return content
-
-
-def _exit_of(task: TaskFile, end: dict[str, Any]) -> Exit:
-    same_boot = end["boot_id"] == supervisor.boot_id()
-    return Exit(
-        task.key,
-        end["code"],
-        end["at_boottime_us"] if same_boot else supervisor.boottime_us(),
-        task.device_ids,
-        end["leftovers"],
-        end["error"],
-        end["supervisor_lost"],
-        tuple(end.get("lease_stages", ())),  # an agent of an earlier release wrote none
-        tuple(end.get("deadline_stages", ())),
-        task.order,
-    )

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from bailiff_node_agent.disk.storage import write_durably
-from bailiff_node_agent.runtime import supervisor
 from bailiff_node_agent.runtime.contract import Said, Steps, User
+from bailiff_node_agent.runtime.supervisor import notice, steps
+from bailiff_node_agent.runtime.supervisor.said import LONGEST_JOURNAL, MOST, understood
 
-MOST = supervisor.MOST
-MOST_AT_ONCE = 4 * supervisor.LONGEST_JOURNAL
+MOST_AT_ONCE = 4 * LONGEST_JOURNAL
 
 
 def prepare(folder: Path, user: User | None = None) -> None:
     """The words in shared memory, before anybody looks at them."""
-    words = b"".join(word.to_bytes(8, "little", signed=True) for word in supervisor.FIRST_STEPS)
+    words = b"".join(word.to_bytes(8, "little", signed=True) for word in steps.FIRST_STEPS)
     handle = os.open(folder / "steps", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(handle, words)
     if user is not None:
@@ -30,12 +30,12 @@ def prepare(folder: Path, user: User | None = None) -> None:
 
 def put_notice(control: Path, folder: Path, about: Mapping[str, Any], soft_us: int, hard_us: int, *, alone: bool) -> None:
     """A notice is out from now on, in this folder."""
-    supervisor.write_notice(str(control), str(folder), dict(about), soft_us, hard_us, alone=alone)
+    notice.write_notice(str(control), str(folder), dict(about), soft_us, hard_us, alone=alone)
 
 
 def take_back(control: Path, folder: Path) -> None:
     """No notice is out any more, and no deadline runs."""
-    supervisor.take_back(str(control), str(folder))
+    notice.take_back(str(control), str(folder))
 
 
 def put_deadlines(folder: Path, term_us: int, kill_us: int) -> None:
@@ -46,12 +46,12 @@ def put_deadlines(folder: Path, term_us: int, kill_us: int) -> None:
 
 def propose(folder: Path, step: int, *, agreed: bool) -> None:
     """The gang's common step, to be confirmed by this rank, or agreed on by all."""
-    supervisor.write_step(str(folder), "agreed" if agreed else "proposed", step)
+    steps.write_step(str(folder), "agreed" if agreed else "proposed", step)
 
 
 def read_steps(folder: Path) -> Steps:
     """What the job has published there; what cannot be is not known."""
-    words = supervisor.read_steps(str(folder))
+    words = steps.read_steps(str(folder))
 
     def count(name: str) -> int | None:
         return words[name] if 0 <= words[name] <= MOST else None
@@ -106,7 +106,7 @@ class Ledger:
 
 def _line(line: bytes) -> Said | None:
     try:
-        content, found = supervisor.understood(line), json.loads(line)
+        content, found = understood(line), json.loads(line)
         number, at_us = found["n"], found["at_us"]
     except (ValueError, KeyError):
         return None

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 from tests.console_kit import Console, sign_in
+from tests.http_kit import problem
 from tests.log_builder import policy
 from tests.unit.client.kit import MINUTE, AnsweringBus, Scribe
 
@@ -83,10 +84,7 @@ class Desk:
 
     async def refused(self, status: int, what: str, **body: Any) -> Any:
         """The problem."""
-        answer = await self.post(what, body)
-        assert answer.status_code == status, answer.text
-        assert answer.headers["content-type"] == "application/problem+json"
-        return answer.json()
+        return problem(await self.post(what, body), status)
 
 
 @asynccontextmanager

@@ -9,15 +9,36 @@ import httpx
 import yaml
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
+from tests.http_kit import problem
 
 from bailiff_console import problems
 from bailiff_console.door import routes
-from bailiff_console.door.gate import Gate, gate_of
+from bailiff_console.door.gate import Gate, gate_of, tokens_of
 from bailiff_console.door.middleware import Door
+from bailiff_console.door.person import Person
+from bailiff_console.door.sessions import Sessions
 from bailiff_console.door.settings import DoorSettings
+from bailiff_console.door.signedout import SignedOut
 
 HOST = "localhost:8640"
+SECRET = "x" * 32
 PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
+
+
+class Clock:
+    """Seconds."""
+
+    def __init__(self) -> None:
+        self.at = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def sessions(clock: Clock, folder: Path | None = None, *, idle: float = 100, most: float = 250, **settings: Any) -> Sessions:
+    told = DoorSettings(console_secret=SECRET, **settings)
+    signed_out = SignedOut(folder, most, clock)
+    return Sessions(idle, most, tokens_of(told, "session", clock), signed_out, lambda name, _: Person(name), clock)
 
 
 def gate_with(**settings: Any) -> Gate:
@@ -93,9 +114,7 @@ def roles_file(folder: Path, **roles: Any) -> Path:
 
 def is_problem(answer: httpx.Response, status: int, *words: str) -> None:
     """A problem of that status, whose sentence says these words."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    said = answer.json()
+    said = problem(answer, status)
     assert said["status"] == status
     assert said["title"]
     for word in words:

@@ -8,8 +8,6 @@ import pytest
 from tests.unit.console.door.kit import HOST, PROXY, application, browser, gate_with, is_problem, token_of
 
 from bailiff_console.door.localpath import local_path
-from bailiff_console.door.person import Person
-from bailiff_console.door.sessions import MOST_OF_ONE, Sessions
 
 CSP = (
     "default-src 'self'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -161,44 +159,6 @@ async def test_sign_out_ends_the_session_for_good_and_only_with_the_token() -> N
         assert answer.json() == {"signed_out": True, "provider": None}
         assert "Max-Age=0" in answer.headers["set-cookie"]
         is_problem(await thief.get("/api/me"), 401)
-
-
-class Clock:
-    """Seconds."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def __call__(self) -> float:
-        return self.at
-
-
-def test_a_session_ends_when_nobody_uses_it_and_in_any_case_after_a_time() -> None:
-    clock = Clock()
-    sessions = Sessions(idle=100, most=250, now=clock)
-    made = sessions.begin(Person("ada"))
-    for at in (1099, 1198, 1249):
-        clock.at = at
-        assert sessions.find(made.id) is made
-    clock.at = 1250
-    assert sessions.find(made.id) is None
-    assert made.ended.is_set()
-    idle = sessions.begin(Person("ada"))
-    clock.at = 1349.9
-    assert not sessions.is_over(idle)  # looking is no use of it
-    clock.at = 1350
-    assert sessions.is_over(idle)
-    assert idle.ended.is_set()
-
-
-def test_one_person_has_not_more_sessions_than_browsers() -> None:
-    sessions = Sessions(idle=100, most=100, now=Clock())
-    first, *_ = made = [sessions.begin(Person("ada")) for _ in range(MOST_OF_ONE)]
-    others = sessions.begin(Person("bob"))
-    assert all(sessions.find(each.id) for each in made)
-    sessions.begin(Person("ada"))
-    assert sessions.find(first.id) is None
-    assert sessions.find(others.id) is others
 
 
 # --- where one goes after signing in

@@ -77,6 +77,21 @@ async def test_the_way_to_the_provider_carries_state_nonce_and_challenge_anew_ea
         assert first["code_challenge_method"] == "S256"
 
 
+async def test_a_sign_in_begun_at_one_console_ends_at_another_with_its_secret_and_only_once(provider: OidcProvider) -> None:
+    one, other, stranger = (console(provider, console_secret=secret * 32) for secret in "xxy")
+    async with visitor(one) as client, visitor(other) as again, visitor(stranger) as third:
+        back = await to_provider(client)
+        ((name, value),) = client.cookies.items()
+        third.cookies.set(name, value)
+        assert (await third.get(back)).status_code == 400
+        again.cookies.set(name, value)
+        assert (await again.get(back)).headers["location"] == "/pool-a"
+        assert (await again.get("/api/me")).json()["name"] == "ada"
+        for each in (again, client):  # the cookie, stolen
+            each.cookies.set(name, value)
+            assert (await each.get(back)).status_code == 400
+
+
 Breaks = Callable[[OidcProvider], object]
 
 

@@ -6,10 +6,9 @@ from typing import Any
 import httpx
 import pytest
 from tests.oidc_provider import served
-from tests.unit.console.door.kit import application, gate_with, token_of
+from tests.unit.console.door.kit import Clock, application, gate_with, sessions, token_of
 
 from bailiff_console.door.gate import Gate
-from bailiff_console.door.sessions import Sessions
 
 PATIENCE_S = 20
 
@@ -35,18 +34,18 @@ async def test_a_stream_ends_with_the_sign_out_of_its_session_and_only_of_that(g
             assert await everything(watched) == b"event: board\n\n"
             assert (await other.get("/api/me")).status_code == 200
             assert not others.is_stream_consumed or not others.is_closed
-            gate.sessions.end_all()
+            gate.sessions.end_streams()
             async with asyncio.timeout(PATIENCE_S):
                 assert [piece async for piece in theirs] == []
 
 
 async def test_a_stream_ends_when_its_session_is_too_old_although_nobody_asks(gate: Gate) -> None:
-    at_clock = [0.0]
-    gate.sessions = Sessions(idle=100, most=1000, now=lambda: at_clock[0])
+    clock = Clock()
+    gate.sessions = sessions(clock, idle=100, most=1000)
     async with served(application(gate, look_every=0.01)) as at, httpx.AsyncClient(base_url=at) as client:
         await token_of(client)
         async with client.stream("GET", "/api/live") as watched:
-            at_clock[0] = 100.0
+            clock.at += 100
             assert await everything(watched) == b"event: board\n\n"
         assert (await client.get("/api/me")).status_code == 401
 
@@ -66,7 +65,7 @@ async def test_an_answer_that_is_on_its_way_is_finished_although_the_session_end
         await token_of(client)
         asking = asyncio.create_task(client.get("/api/slow"))
         await arrived.wait()
-        gate.sessions.end_all()
+        gate.sessions.end_streams()
         go_on.set()
         assert (await asking).json() == {"done": True}
 

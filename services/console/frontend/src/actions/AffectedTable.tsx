@@ -1,8 +1,9 @@
+import { gpuTime } from "../lib/terms";
 import { duration } from "../lib/words";
 import { DataTable } from "../ui/DataTable";
 import { JobLink } from "../ui/Links";
 import type { Affected } from "./requests";
-import { does, gpuTime } from "./words";
+import { does } from "./words";
 
 /** Whom it concerns, what each of them does, and what that costs it. */
 export function AffectedTable({ pool, rows }: { pool: string; rows: Affected[] }) {

@@ -11,6 +11,8 @@ import { SetDialog } from "./SetDialog";
 export interface OfJob {
   pool: string;
   job: LiveJob;
+  /** Why it is too late to ask anything; null: it is not. */
+  over: string | null;
   onClose: () => void;
 }
 
@@ -30,10 +32,10 @@ export function JobDialog({ verb, ...of }: OfJob & { verb: JobVerb }) {
 const TITLES = { pause: "Pause", resume: "Resume", evict: "Evict", cancel: "Cancel" } as const;
 
 /** Those for which there is nothing to say but why. */
-function PlainDialog({ pool, job, verb, onClose }: OfJob & { verb: keyof typeof TITLES }) {
+function PlainDialog({ pool, job, over, verb, onClose }: OfJob & { verb: keyof typeof TITLES }) {
   const [reason, say] = useState("");
   const asked = { kind: verb, ...filled({ job: job.job, reason }) };
   return (
-    <RequestDialog pool={pool} title={`${TITLES[verb]} ${job.job}`} verb={verb === "cancel" ? "Cancel the job" : TITLES[verb]} danger={verb === "cancel"} asked={asked} onClose={onClose} reason={{ value: reason, say }} />
+    <RequestDialog pool={pool} title={`${TITLES[verb]} ${job.job}`} verb={verb === "cancel" ? "Cancel the job" : TITLES[verb]} danger={verb === "cancel"} asked={asked} over={over} onClose={onClose} reason={{ value: reason, say }} />
   );
 }

@@ -6,7 +6,7 @@ import { RequestDialog } from "./RequestDialog";
 import { filled } from "./requests";
 
 /** To where there is room, or to one node that takes work. */
-export function MigrateDialog({ pool, job, onClose }: OfJob) {
+export function MigrateDialog({ pool, job, over, onClose }: OfJob) {
   const live = useLive(pool);
   const [node, choose] = useState("");
   const [reason, say] = useState("");
@@ -14,7 +14,7 @@ export function MigrateDialog({ pool, job, onClose }: OfJob) {
   const takes = [...live.nodes.values()].filter((row) => row.state === "ready" && row.drain === null && !job.nodes.includes(row.node)).map((row) => row.node);
   const known = node === "" || live.nodes.has(node);
   return (
-    <RequestDialog pool={pool} title={`Migrate ${job.job}`} verb="Migrate" asked={known ? { kind: "migrate", ...filled({ job: job.job, node, reason }) } : null} onClose={onClose} reason={{ value: reason, say }}>
+    <RequestDialog pool={pool} title={`Migrate ${job.job}`} verb="Migrate" asked={known ? { kind: "migrate", ...filled({ job: job.job, node, reason }) } : null} over={over} onClose={onClose} reason={{ value: reason, say }}>
       <label class="field">
         <span class="label">To which node</span>
         <input class="input" list="migrate-nodes" value={node} placeholder="wherever there is room" onInput={(event) => choose(event.currentTarget.value.trim())} />

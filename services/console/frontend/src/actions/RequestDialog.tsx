@@ -25,6 +25,8 @@ interface Props {
   danger?: boolean;
   /** null: something is missing yet. */
   asked: Asked | null;
+  /** Why it is too late to ask; null: it is not. */
+  over?: string | null;
   onClose: () => void;
   /** What is to be chosen first. */
   children?: ComponentChildren;
@@ -33,7 +35,7 @@ interface Props {
 }
 
 /** What it will cause, then the button, then what admission answered. */
-export function RequestDialog({ pool, title, verb, danger = false, asked, onClose, children, reason }: Props) {
+export function RequestDialog({ pool, title, verb, danger = false, asked, over: overNow = null, onClose, children, reason }: Props) {
   const live = useLive(pool);
   const sending = useMemo(() => new Sending(pool), []);
   const causes = useMemo(() => new Latest<Asked, Preview>((question) => preview(pool, question), REST_MS), []);
@@ -46,19 +48,20 @@ export function RequestDialog({ pool, title, verb, danger = false, asked, onClos
   const said = causes.state.value;
   const cut = cutOff(live.connection.value, live.told.value.kafka);
   const impossible = (said.refusal !== null && said.refusal.status >= 400 && said.refusal.status < 500) || Boolean(said.answer?.faults.length);
-  const over = state.at === "answered";
+  const over = state.at === "sending" ? null : overNow; // what was sent may be what ended it
+  const answered = state.at === "answered";
   return (
     <Dialog
       title={title}
       onClose={onClose}
       footer={
         <>
-          <Button onClick={onClose}>{over ? "Close" : "Do nothing"}</Button>
-          {!over && (
+          <Button onClick={onClose}>{answered || over ? "Close" : "Do nothing"}</Button>
+          {!answered && (
             <Button
               primary={!danger}
               danger={danger}
-              disabled={asked === null || cut !== null || impossible || said.asking || state.at === "sending"}
+              disabled={asked === null || over !== null || cut !== null || impossible || said.asking || state.at === "sending"}
               onClick={() => asked && void sending.go(asked)}
             >
               {state.at === "sending" ? "Sending…" : state.at === "failed" ? `${verb}: try again` : verb}
@@ -67,13 +70,18 @@ export function RequestDialog({ pool, title, verb, danger = false, asked, onClos
         </>
       }
     >
-      {over ? (
+      {answered ? (
         <Answered pool={pool} answer={state.answer} />
       ) : (
         <>
-          {children}
-          <Causes pool={pool} said={said.answer} refusal={said.refusal} asking={said.asking} nothing={asked === null} />
-          {reason && <ReasonField value={reason.value} onInput={reason.say} />}
+          {over && (
+            <p class="notice" role="alert">
+              {over}
+            </p>
+          )}
+          {!over && children}
+          {!over && <Causes pool={pool} said={said.answer} refusal={said.refusal} asking={said.asking} nothing={asked === null} />}
+          {!over && reason && <ReasonField value={reason.value} onInput={reason.say} />}
           {state.at === "failed" && <Failed refusal={state.refusal} />}
           {cut && (
             <p class="notice" role="alert">

@@ -8,7 +8,7 @@ import { RequestDialog } from "./RequestDialog";
 import { scaling, type Groups } from "./scaling";
 
 /** Another number of tasks. What has several task groups is asked which of them. */
-export function ScaleDialog({ pool, job, onClose }: OfJob) {
+export function ScaleDialog({ pool, job, over, onClose }: OfJob) {
   const details = useLoad<{ request?: { tasks?: Partial<Groups[number]>[] } }>(poolPath(pool, "jobs", job.job)).value;
   const groups: Groups = details.value?.request?.tasks?.map((group) => ({ count: group.count ?? 1 })) ?? [{ count: job.tasks }];
   const [chosen, choose] = useState<number | null>(null);
@@ -18,7 +18,7 @@ export function ScaleDialog({ pool, job, onClose }: OfJob) {
   const found = scaling(job.job, { group, tasks: tasks ?? String(groups[group]?.count ?? job.tasks), least }, groups);
   const same = tasks === null && least === "";
   return (
-    <RequestDialog pool={pool} title={`Scale ${job.job}`} verb="Scale" asked={"fields" in found && !same ? { kind: "scale", ...found.fields } : null} onClose={onClose}>
+    <RequestDialog pool={pool} title={`Scale ${job.job}`} verb="Scale" asked={"fields" in found && !same ? { kind: "scale", ...found.fields } : null} over={over} onClose={onClose}>
       {groups.length > 1 && (
         <label class="field">
           <span class="label">Which task group</span>

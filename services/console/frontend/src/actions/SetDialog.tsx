@@ -5,12 +5,12 @@ import type { OfJob } from "./JobDialog";
 import { RequestDialog } from "./RequestDialog";
 
 /** Another priority class, while it waits. */
-export function SetDialog({ pool, job, onClose }: OfJob) {
+export function SetDialog({ pool, job, over, onClose }: OfJob) {
   const live = useLive(pool);
   const [chosen, choose] = useState("");
   const others = live.classes.value.filter((row) => row.priority_class !== job.class).sort((one, other) => other.value - one.value);
   return (
-    <RequestDialog pool={pool} title={`Set the class of ${job.job}`} verb="Set the class" asked={chosen ? { kind: "set", job: job.job, priority_class: chosen } : null} onClose={onClose}>
+    <RequestDialog pool={pool} title={`Set the class of ${job.job}`} verb="Set the class" asked={chosen ? { kind: "set", job: job.job, priority_class: chosen } : null} over={over} onClose={onClose}>
       <label class="field">
         <span class="label">Priority class</span>
         <select class="input" value={chosen} onChange={(event) => choose(event.currentTarget.value)}>

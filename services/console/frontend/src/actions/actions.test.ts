@@ -8,7 +8,7 @@ import { Latest } from "./latest";
 import { filled, newId, type Answer } from "./requests";
 import { scaling } from "./scaling";
 import { Sending } from "./sending";
-import { does, gpuTime } from "./words";
+import { does } from "./words";
 
 const possible = (state: string, nodes: string[] = []): JobVerb[] =>
   choices({ state, nodes })
@@ -125,7 +125,6 @@ describe("scaling", () => {
 
 describe("words", () => {
   it("of deadlines", () => expect(["30m", "30", "30 min", "2H", "", "0", "1w", "-1", "soon"].map(deadline)).toEqual(["30m", "30m", "30m", "2h", "", null, null, null, null]));
-  it("of work", () => expect([0, 1_000, 90_000, 3_600_000, 45_000_000].map(gpuTime)).toEqual(["0 GPU-s", "1 GPU-s", "1.5 GPU-min", "1 GPU-h", "12.5 GPU-h"]));
-  it("of moves", () => expect(does({ what: "moves", to: ["a", "b", "c", "d"] })).toBe("moves to a, b, c and 1 more"));
+  it("of moves", () => expect(does({ what: "moves", to: ["a", "b", "c", "d"] })).toBe("moves to a, b and 2 more"));
   it("of starts", () => expect(does({ what: "starts", to: ["a"] })).toBe("starts on a"));
 });

@@ -72,6 +72,9 @@ export function hindrances(found: Choice[]): string[] {
   return [...byReason].map(([reason, names]) => `${names.join(", ")}: ${reason}`);
 }
 
+/** What an open dialog says when its job is over before it was sent. */
+export const endedText = (job: string): string => `${job} has ended in the meantime: nothing can be asked of it any more.`;
+
 /** Why nothing can be sent now, whatever it is; null: it can. */
 export function cutOff(connection: "opening" | "live" | "lost", kafka: boolean): string | null {
   if (connection === "lost") return "The connection to the console is lost: what you see is of before, and nothing can be sent until it is back.";

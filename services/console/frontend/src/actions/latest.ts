@@ -1,7 +1,6 @@
 import { signal } from "@preact/signals";
 
-import type { Refusal } from "../lib/api";
-import { asRefusal } from "./requests";
+import { asRefusal, type Refusal } from "../lib/api";
 
 interface State<Q, A> {
   /** What the answer is about; it may be older than what is asked now. */

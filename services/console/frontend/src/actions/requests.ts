@@ -1,4 +1,4 @@
-import { post, Refusal, poolPath, type Fault } from "../lib/api";
+import { post, poolPath, type Fault } from "../lib/api";
 
 /** A request's body: kind and the fields of the client's message. */
 export type Asked = { kind: string } & Record<string, unknown>;
@@ -40,9 +40,6 @@ export function newId(): string {
 export const preview = (pool: string, asked: Asked): Promise<Preview> => post(poolPath(pool, "preview"), asked);
 
 export const send = (pool: string, id: string, asked: Asked): Promise<Answer> => post(poolPath(pool, "requests"), { ...asked, id });
-
-export const asRefusal = (failure: unknown): Refusal =>
-  failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));
 
 /** A body without what was left empty: the server's own defaults hold. */
 export function filled(fields: Record<string, unknown>): Record<string, unknown> {

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 
-import type { Refusal } from "../lib/api";
-import { asRefusal, newId, send, type Answer, type Asked } from "./requests";
+import { asRefusal, type Refusal } from "../lib/api";
+import { newId, send, type Answer, type Asked } from "./requests";
 
 type State = { at: "ready" } | { at: "sending" } | { at: "answered"; answer: Answer } | { at: "failed"; refusal: Refusal };
 

@@ -22,6 +22,10 @@ export class Refusal extends Error {
   }
 }
 
+/** Whatever was thrown, as something that can be shown. */
+export const asRefusal = (failure: unknown): Refusal =>
+  failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));
+
 let csrf = "";
 
 /** The token of `/api/me`, sent with everything that asks for something to be done. */
@@ -57,6 +61,12 @@ const send = <T>(method: string, path: string, body?: unknown): Promise<T> =>
 
 export const post = <T>(path: string, body: unknown): Promise<T> => send<T>("POST", path, body);
 export const remove = <T>(path: string): Promise<T> => send<T>("DELETE", path);
+
+/** A part of a list of the query interface; next: the cursor of what follows, null: nothing does. */
+export interface Page<T> {
+  items: T[];
+  next: string | null;
+}
 
 /** `/api/pools/{pool}/…` with each part encoded. */
 export const poolPath = (pool: string, ...parts: (string | number)[]): string =>

@@ -1,7 +1,7 @@
 import { useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
-import { get, Refusal } from "./api";
+import { asRefusal, get, type Refusal } from "./api";
 
 export interface Loaded<T> {
   value: T | undefined;
@@ -21,8 +21,7 @@ export function useLoad<T>(path: string | null, again: unknown = 0): ReadonlySig
       (value) => (state.value = { value, failure: undefined, loading: false, path }),
       (failure: unknown) => {
         if (aborted.signal.aborted) return;
-        const refusal = failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure));
-        state.value = { value: kept, failure: refusal, loading: false, path };
+        state.value = { value: kept, failure: asRefusal(failure), loading: false, path };
       },
     );
     return () => aborted.abort();

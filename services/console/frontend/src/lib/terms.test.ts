@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { sentence, summary, typeWords } from "./records";
+import { brief, sentence, summary, typeWords } from "./records";
 import { becauseOf, few, gpuCount, gpuTime, isDecision, numbers, ruleSays } from "./terms";
 
 test("GPU-time in the unit that people would choose", () => {
@@ -30,6 +30,15 @@ test("a record as one line", () => {
   expect(summary({ reason: "\u001b[31mred\n" + "x".repeat(500) })).toMatch(/^red�x+…$/);
   expect(summary({ stage: "checkpoint_committed", after: 509_386, hard: 1, decided: 7, victims: [1] })).toBe("stage checkpoint committed, decided #7, 1 victim");
   expect([summary(null), sentence("needs room"), sentence("project a is full.")]).toEqual(["", "It needs room.", "Project a is full."]);
+});
+
+test("a long reason is told by its first clauses", () => {
+  const needs = "needs 2 nodes with 8 free GPUs, 32 CPUs, 128 GiB of memory each, none has them";
+  const long = `no set of jobs that may be evicted makes room, it would need: preempt: ${needs}; 1 node has fewer than 8 usable GPUs; ${"'talks', which is not preemptible; ".repeat(9)}asks again 15:26:06`;
+  expect(brief(long)).toBe(`No set of jobs that may be evicted makes room; it ${needs}; 1 node has fewer than 8 usable GPUs.`);
+  expect(brief("needs room")).toBe("It needs room.");
+  expect(brief(`a ${"word ".repeat(80)}`)).toMatch(/^A (word )+…$/);
+  expect(brief("x".repeat(400)).length).toBeLessThan(180);
 });
 
 test("a decision is told from a fact", () => {

@@ -6,6 +6,9 @@ const lookUp = (table: Record<string, string>, name: string): string | undefined
 /** The end of a sentence about a job that the rule shields. */
 export const ruleSays = (rule: string): string => lookUp(core.rules, rule) ?? "is shielded by it";
 
+/** What a rule's name means beside the reason why a job waits. */
+export const ruleTitle = (rule: string): string => `Rule ${rule}: a job that could make room ${ruleSays(rule)}.`;
+
 /** Whether records of this type decide something; others are facts. */
 export const isDecision = (type: string): boolean => core.decisions.includes(type);
 
@@ -36,6 +39,9 @@ export function gpuTime(gpuMs: number): string {
 
 /** `1 GPU`, `2.5 GPUs`, of thousandths. */
 export const gpuCount = (milli: number): string => (milli === 1000 ? "1 GPU" : `${milli / 1000} GPUs`);
+
+/** What a job asks for: `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` of parts. */
+export const gpusText = ({ gpus_text: text }: { gpus_text: string }): string => (/^[\d.]+$/.test(text) ? `${text} ${text === "1" ? "GPU" : "GPUs"}` : text);
 
 /** `a`, `a and b`, `a, b and 3 more`. */
 export function few(names: readonly string[], most = 3, all = names.length): string {

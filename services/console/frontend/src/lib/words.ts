@@ -35,5 +35,10 @@ export const gpus = (milli: number): string => String(Math.round(milli) / 1000);
 
 export const count = (many: number, one: string, more = `${one}s`): string => `${many.toLocaleString("en")} ${many === 1 ? one : more}`;
 
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** How often: `once`, `twice`, `3 times`. */
+export const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
+
 /** `2026-01-01 00:01:05 UTC`. */
 export const moment = (text: string): string => text.replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");

@@ -1,5 +1,5 @@
 import { ErrorBoundary, lazy, LocationProvider, Route, Router, useLocation } from "preact-iso";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { useLoad } from "../lib/load";
 import { Failure } from "../ui/Failure";
@@ -32,6 +32,7 @@ export function App() {
 
 function Known() {
   const { path } = useLocation();
+  const [shown, show] = useState(false); // the first page's code is on its way
   const pools = useLoad<Pools>(me.value ? "/api/pools" : null, path === "/");
   if (meFailure.value) return <Failure refusal={meFailure.value} again={learnMe} />;
   if (!me.value) return <Loading what="the console" />;
@@ -39,7 +40,8 @@ function Known() {
   if (!value) return failure ? <Failure refusal={failure} again={learnMe} /> : <Loading what="the pools" />;
   return (
     <Shell pools={value}>
-      <Router>
+      {!shown && <Loading what="the page" />}
+      <Router onRouteChange={() => show(true)} onLoadEnd={() => show(true)}>
         <Route path="/" component={() => <PoolChoice pools={value} />} />
         <Route path="/:pool" component={PoolPage} />
         <Route path="/:pool/queue" component={QueuePage} />

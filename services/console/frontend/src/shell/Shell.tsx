@@ -7,6 +7,7 @@ import { liveOf } from "../live/live";
 import { Ago } from "../ui/Ago";
 import { Button } from "../ui/Button";
 import { Empty } from "../ui/Empty";
+import { Find } from "./Find";
 import { PoolIcon, ProjectsIcon, QueueIcon, RecordIcon, SubmitIcon, WhatIfIcon } from "./icons";
 import { me } from "./me";
 import type { Pools } from "./pools";
@@ -62,6 +63,7 @@ export function Shell({ pools, children }: { pools: Pools; children: ComponentCh
         )}
         {known && <Connected pool={pool} />}
         <span class="spring" />
+        {known && <Find key={pool} pool={pool} />}
         <Colours />
         <Who />
       </header>
@@ -100,11 +102,12 @@ function Colours() {
 
 function Who() {
   const who = me.value!;
+  const role = who.operator ? ", operator" : who.projects?.length === 0 ? ", viewer" : "";
   return (
     <>
-      <span class="soft">
+      <span class="soft who" title={`${who.name}${role}`}>
         {who.name}
-        {who.operator ? ", operator" : who.projects?.length === 0 ? ", viewer" : ""}
+        <span class="wide-only">{role}</span>
       </span>
       {who.sign_out && (
         <Button quiet onClick={() => void post<{ to: string }>("/auth/sign-out", {}).then(({ to }) => location.assign(to))}>
@@ -124,16 +127,17 @@ function Connected({ pool }: { pool: string }) {
       {state === "opening" && "connecting…"}
       {state === "live" && (
         <span title={live.time.value ? moment(live.time.value) : ""}>
-          live, record <span class="number">#{live.seq}</span>
+          live<span class="wide-only">, record</span> <span class="number">#{live.seq}</span>
         </span>
       )}
       {state === "lost" && live.seq.value < 0 && "no connection yet; trying again"}
       {state === "lost" && live.seq.value >= 0 && (
         <span>
-          connection lost; shown is record #{live.seq}
+          connection lost<span class="wide-only">; shown is record #{live.seq}</span>
           {live.time.value && (
             <>
-              , of <Ago at={live.time.value} />
+              , <span class="wide-only">of </span>
+              <Ago at={live.time.value} />
             </>
           )}
         </span>

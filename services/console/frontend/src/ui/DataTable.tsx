@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 
-import { Button } from "./Button";
+import { useMore } from "./More";
 
 const AT_FIRST = 200;
+const STEP = 1_000;
 
 export interface Column<T> {
   head: string;
@@ -13,7 +13,7 @@ export interface Column<T> {
 
 /** caption: for who cannot see the heading above it. Long lists show their first rows, and the rest when asked. */
 export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string | number }) {
-  const [shown, show] = useState(AT_FIRST);
+  const [shown, more] = useMore(rows, AT_FIRST, STEP);
   return (
     <>
       <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
@@ -29,7 +29,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
             </tr>
           </thead>
           <tbody>
-            {rows.slice(0, shown).map((row) => (
+            {shown.map((row) => (
               <tr key={rowKey(row)}>
                 {columns.map((column) => (
                   <td key={column.head} class={column.right ? "right" : undefined}>
@@ -41,11 +41,7 @@ export function DataTable<T>({ caption, columns, rows, rowKey }: { caption: stri
           </tbody>
         </table>
       </div>
-      {rows.length > shown && (
-        <div class="more">
-          <Button onClick={() => show(shown + 1_000)}>{rows.length - shown} more</Button>
-        </div>
-      )}
+      {more}
     </>
   );
 }

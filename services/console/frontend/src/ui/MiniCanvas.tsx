@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
+import { useWidth } from "../lib/width";
 import type { NodeCells } from "../live/shapes";
 import { themeAt } from "../shell/theme";
 import { cellWords, colourOf } from "./cellLook";
@@ -11,14 +12,9 @@ const GAP = 6;
 /** A whole pool, drawn: a row of cells for each node, in columns. What is under the pointer is said below. */
 export function MiniCanvas({ nodes, label }: { nodes: NodeCells[]; label: string }) {
   const box = useRef<HTMLDivElement>(null);
+  const width = useWidth(box);
   const canvas = useRef<HTMLCanvasElement>(null);
-  const width = useSignal(0);
   const said = useSignal("");
-  useEffect(() => {
-    const seen = new ResizeObserver(([entry]) => (width.value = Math.floor(entry!.contentRect.width)));
-    seen.observe(box.current!);
-    return () => seen.disconnect();
-  }, []);
   const widest = Math.max(1, ...nodes.map((node) => node.gpus.length)) * CELL + GAP;
   const columns = Math.max(1, Math.floor((width.value + GAP) / widest));
   const rows = Math.ceil(nodes.length / columns);

@@ -13,6 +13,14 @@ export interface Section {
   says: Told[];
 }
 
+/** What `bailiff explain` says. */
+export interface Explained {
+  about: string;
+  pool: string;
+  head_seq: number;
+  sections: Section[];
+}
+
 /** Sentences of `bailiff explain`, each with the records to check it by. */
 export function Sections({ pool, sections }: { pool: string; sections: Section[] }) {
   return (

@@ -9,6 +9,7 @@ import { isDecision, VERBS } from "../../lib/terms";
 import { moment } from "../../lib/words";
 import { useLive } from "../../live/live";
 import { Ago } from "../../ui/Ago";
+import { Answer } from "../../ui/Answer";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
@@ -16,8 +17,7 @@ import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { JobLink, recordPath } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
-import { Sections, Sentences } from "../../ui/Sections";
-import type { Explained } from "../job/Waits";
+import { type Explained, Sections, Sentences } from "../../ui/Sections";
 import { BeforeAfter } from "./BeforeAfter";
 import { Candidates } from "./Candidates";
 import { Compared } from "./Compared";
@@ -74,28 +74,18 @@ function Told({ pool, told, archived }: { pool: string; told: DecisionTold; arch
       </p>
       <section class="card">
         <dl class="answers body">
-          <div>
-            <dt>{asker ? "Who asked" : "About"}</dt>
-            <dd>
-              {story.about ? <strong><JobLink pool={pool} job={story.about} /></strong> : "no job"}{" "}
-              {asker && <span class="soft">{asker.class_name} {asker.priority}{asker.project && `, project ${asker.project}`}{data.tasks && `, for its tasks ${data.tasks}`}</span>}
-            </dd>
-          </div>
-          <div>
-            <dt>Who leaves</dt>
-            <dd>
-              {story.victims.length ? jobsOf(story.victims).slice(0, 6).map((job, at) => <span key={job}>{at > 0 && ", "}<JobLink pool={pool} job={job} /></span>) : "Nobody."}
-              {jobsOf(story.victims).length > 6 && ` and ${jobsOf(story.victims).length - 6} more`}
-            </dd>
-          </div>
-          <div>
-            <dt>What it costs</dt>
-            <dd>{story.cost}</dd>
-          </div>
-          <div>
-            <dt>Is that proven?</dt>
-            <dd class={story.isProven ? "good" : undefined}>{story.isProven && "✓ "}{story.proven}</dd>
-          </div>
+          <Answer name={asker ? "Who asked" : "About"}>
+            {story.about ? <strong><JobLink pool={pool} job={story.about} /></strong> : "no job"}{" "}
+            {asker && <span class="soft">{asker.class_name} {asker.priority}{asker.project && `, project ${asker.project}`}{data.tasks && `, for its tasks ${data.tasks}`}</span>}
+          </Answer>
+          <Answer name="Who leaves">
+            {story.victims.length ? jobsOf(story.victims).slice(0, 6).map((job, at) => <span key={job}>{at > 0 && ", "}<JobLink pool={pool} job={job} /></span>) : "Nobody."}
+            {jobsOf(story.victims).length > 6 && ` and ${jobsOf(story.victims).length - 6} more`}
+          </Answer>
+          <Answer name="What it costs">{story.cost}</Answer>
+          <Answer name="Is that proven?">
+            <span class={story.isProven ? "good" : undefined}>{story.isProven && "✓ "}{story.proven}</span>
+          </Answer>
         </dl>
       </section>
       {first.length > 0 && (

@@ -1,6 +1,7 @@
 // What a decision is about, in a heading and four answers.
 import { becauseOf, few, gpuTime, refusalSays } from "../../lib/terms";
 import { typeWords } from "../../lib/records";
+import { capital } from "../../lib/words";
 import type { Data, DecisionTold, Victim } from "./shapes";
 
 export type Tone = "good" | "warn" | "plain";
@@ -63,5 +64,3 @@ function provenOf(type: string, data: Data): { proven: string; isProven: boolean
   if (why.proven) return { proven: `Proven: no permitted set of jobs is cheaper.${steps}`, isProven: true };
   return { proven: `Not proven: it is the cheapest that was found.${steps}`, isProven: false };
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

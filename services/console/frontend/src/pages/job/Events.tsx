@@ -1,6 +1,6 @@
 import { useComputed, useSignal } from "@preact/signals";
 
-import { archivePath, get, Refusal } from "../../lib/api";
+import { archivePath, asRefusal, get, type Page } from "../../lib/api";
 import { plainLine } from "../../lib/plain";
 import { summary, typeWords } from "../../lib/records";
 import type { Live } from "../../live/live";
@@ -10,7 +10,7 @@ import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { SeqLink } from "../../ui/Links";
 import { eventRows } from "./events";
-import type { Page, RecordItem } from "./shapes";
+import type { RecordItem } from "./shapes";
 
 const SHOWN = 30;
 
@@ -35,23 +35,25 @@ export function Events({ pool, job, live, page, lines }: Props) {
       const found = await get<Page<RecordItem>>(archivePath(pool, `jobs/${encodeURIComponent(job)}/timeline?limit=200&cursor=${encodeURIComponent(next!)}`));
       older.value = { items: [...(older.value?.items ?? []), ...found.items], next: found.next };
     } catch (error) {
-      failure.value = error instanceof Refusal ? error.message : String(error);
+      failure.value = asRefusal(error).message;
     }
   };
   return (
     <Card title="What happened">
       {rows.length ? (
-        <DataTable
-          caption={`What happened to ${job}, the newest first`}
-          rows={rows.slice(0, shown.value)}
-          rowKey={(row) => row.key}
-          columns={[
-            { head: "When", cell: (row) => <Ago at={row.time} /> },
-            { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
-            { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
-            { head: "More", cell: (row) => <span class="event-text">{row.text ? plainLine(row.text) : summary(row.data)}</span> },
-          ]}
-        />
+        <div class="events">
+          <DataTable
+            caption={`What happened to ${job}, the newest first`}
+            rows={rows.slice(0, shown.value)}
+            rowKey={(row) => row.key}
+            columns={[
+              { head: "When", cell: (row) => <Ago at={row.time} /> },
+              { head: "Record", cell: (row) => <SeqLink pool={pool} seq={row.seq} /> },
+              { head: "What", cell: (row) => (row.word ? row.word : typeWords(row.type)) },
+              { head: "More", cell: (row) => <Text text={row.text ? plainLine(row.text) : summary(row.data)} /> },
+            ]}
+          />
+        </div>
       ) : (
         <p class="soft">Nothing since this page was opened. Earlier events come from the archive, which cannot be asked.</p>
       )}
@@ -68,3 +70,9 @@ export function Events({ pool, job, live, page, lines }: Props) {
     </Card>
   );
 }
+
+const Text = ({ text }: { text: string }) => (
+  <span class="event-text" title={text}>
+    {text}
+  </span>
+);

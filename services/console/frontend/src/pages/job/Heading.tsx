@@ -1,5 +1,5 @@
-import { count, duration, moment } from "../../lib/words";
-import { becauseOf } from "../../lib/terms";
+import { count, duration, moment, times } from "../../lib/words";
+import { becauseOf, few, gpusText } from "../../lib/terms";
 import { plainLine } from "../../lib/plain";
 import type { LiveJob } from "../../live/shapes";
 import { Ago, Since } from "../../ui/Ago";
@@ -13,22 +13,20 @@ interface Props {
   details: JobDetails | null;
 }
 
-const nodesText = (nodes: string[]): string => (nodes.length > 4 ? `${nodes.slice(0, 3).join(", ")} and ${nodes.length - 3} more nodes` : nodes.join(", "));
-
 /** Where it stands, in one sentence. */
 export function Lead({ live, whole, details }: Props) {
   if (!live) return <Ended whole={whole} details={details} />;
-  const gpus = `${live.gpus_text} ${live.gpus_text === "1" ? "GPU" : "GPUs"}`;
+  const gpus = gpusText(live);
   const part = live.placed > 0 && live.placed < live.tasks ? `, ${live.placed} of ${live.tasks} tasks` : "";
   return (
     <p class="lead">
-      {live.state === "running" && <>Runs on {nodesText(live.nodes)} with {gpus}{part}{live.started_at && <> for <Since at={live.started_at} /></>}.</>}
-      {live.state === "starting" && <>Is starting on {nodesText(live.nodes)} with {gpus}.</>}
-      {live.state === "reserved" && <>Has room for {gpus} reserved on {nodesText(live.reserved_nodes.length ? live.reserved_nodes : live.nodes)}: <bdi>{plainLine(live.note || "it starts when that is free")}</bdi>.</>}
+      {live.state === "running" && <>Runs on {few(live.nodes)} with {gpus}{part}{live.started_at && <> for <Since at={live.started_at} /></>}.</>}
+      {live.state === "starting" && <>Is starting on {few(live.nodes)} with {gpus}.</>}
+      {live.state === "reserved" && <>Has room for {gpus} reserved on {few(live.reserved_nodes.length ? live.reserved_nodes : live.nodes)}: <bdi>{plainLine(live.note || "it starts when that is free")}</bdi>.</>}
       {live.state === "pending" && <>Waits for {gpus}{live.waiting_since && <> for <Since at={live.waiting_since} /></>}.</>}
       {live.state === "evicting" && (
         <>
-          Leaves {nodesText(live.nodes)} ({gpus}){live.eviction && (live.eviction.for_job ? <> for <bdi>{live.eviction.for_job}</bdi></> : `, because ${becauseOf(live.eviction.cause)}`)}.
+          Leaves {few(live.nodes)} ({gpus}){live.eviction && (live.eviction.for_job ? <> for <bdi>{live.eviction.for_job}</bdi></> : `, because ${becauseOf(live.eviction.cause)}`)}.
         </>
       )}
       {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>Is {live.state}{live.note && <>: <bdi>{plainLine(live.note)}</bdi></>}; it asks for {gpus}.</>}{" "}
@@ -36,7 +34,7 @@ export function Lead({ live, whole, details }: Props) {
         {live.project ? `Project ${live.project}, ` : ""}class {live.class} {live.priority}
         {live.preemptible ? "" : ", not preemptible"}
         {live.attempt > 0 && `, attempt ${live.attempt}`}
-        {live.evictions > 0 && `, had to leave ${live.evictions === 1 ? "once" : `${live.evictions} times`}`}
+        {live.evictions > 0 && `, had to leave ${times(live.evictions)}`}
       </span>
     </p>
   );
@@ -54,7 +52,7 @@ function Ended({ whole, details }: { whole: JobWhole | null; details: JobDetails
       {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
       <span class="soft">
         {whole?.project ?? summary?.project ? `Project ${whole?.project ?? summary?.project}, ` : ""}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
-        {(whole?.evictions.length ?? 0) > 0 && `, had to leave ${whole!.evictions.length === 1 ? "once" : `${whole!.evictions.length} times`}`}
+        {(whole?.evictions.length ?? 0) > 0 && `, had to leave ${times(whole!.evictions.length)}`}
         {!whole && ". Its attempts and evictions are in the archive, which cannot be asked now"}
       </span>
     </p>

@@ -1,7 +1,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 
 import { JobActions } from "../../actions/JobActions";
-import { archivePath, poolPath } from "../../lib/api";
+import { archivePath, poolPath, type Page } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { useSettled } from "../../lib/settled";
@@ -13,6 +13,7 @@ import { Button } from "../../ui/Button";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
 import { Loading } from "../../ui/Loading";
+import type { Explained } from "../../ui/Sections";
 import { Events } from "./Events";
 import { Facts, Lead } from "./Heading";
 import "./job.css";
@@ -21,9 +22,9 @@ import { presenceOf } from "./presence";
 import { Progress, Tasks } from "./Progress";
 import { fromLive } from "./reason";
 import { ReasonCard } from "./ReasonCard";
-import type { Eviction, JobDetails, JobWhole, Page, RecordItem } from "./shapes";
+import type { Eviction, JobDetails, JobWhole, RecordItem } from "./shapes";
 import { Timeline } from "./Timeline";
-import { type Explained, Story, Waits } from "./Waits";
+import { Story, Waits } from "./Waits";
 
 const SHOWN = 4;
 const WAITS = new Set(["pending", "held", "reserved"]);
@@ -64,7 +65,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         <h1>{job}</h1>
         <StateBadge state={state} />
         <span class="spring" />
-        {row && <JobActions pool={pool} job={row} />}
+        <JobActions key={job} pool={pool} job={row} />
       </div>
       <Lead live={row} whole={past} details={details.value ?? null} />
       {archive.state === "there" && whole.failure && whole.failure.status !== 404 && (

@@ -1,10 +1,9 @@
-import type { ComponentChildren } from "preact";
-
 import { bytes, count, moment } from "../../lib/words";
 import { plainLine } from "../../lib/plain";
 import { VERBS } from "../../lib/terms";
 import type { LiveJob } from "../../live/shapes";
 import { Ago } from "../../ui/Ago";
+import { Answer } from "../../ui/Answer";
 import { Badge } from "../../ui/Badge";
 import { decisionPath, JobLink, SeqLink } from "../../ui/Links";
 import { alternatives, reasonOf } from "./reason";
@@ -78,15 +77,6 @@ export function ReasonCard({ pool, eviction, live, ended, last, urgent, records,
         )}
       </div>
     </section>
-  );
-}
-
-function Answer({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 

@@ -1,7 +1,9 @@
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 
 import { now } from "../../lib/clock";
+import { few } from "../../lib/terms";
+import { useWidth } from "../../lib/width";
 import { duration, moment } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 import { Button } from "../../ui/Button";
@@ -30,13 +32,8 @@ export function Timeline({ whole, live }: { whole: JobWhole | null; live: LiveJo
 }
 
 function Picture({ model }: { model: Model }) {
-  const width = useSignal(0);
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const seen = new ResizeObserver(([entry]) => (width.value = Math.floor(entry!.contentRect.width)));
-    seen.observe(box.current!);
-    return () => seen.disconnect();
-  }, []);
+  const width = useWidth(box);
   const lanes = [model.lanes[0]!, ...model.lanes.slice(1).slice(-MOST_LANES)];
   const hidden = model.lanes.length - lanes.length;
   const bottom = lanes.length * LANE;
@@ -86,11 +83,11 @@ function Picture({ model }: { model: Model }) {
       <ul class="legend">
         {(Object.keys(WORDS) as Kind[]).map((kind) => (
           <li key={kind}>
-            <span class={`swatch tl-${kind}`} aria-hidden="true" /> {WORDS[kind]}
+            <span class={`tl-swatch tl-${kind}`} aria-hidden="true" /> {WORDS[kind]}
           </li>
         ))}
         <li>
-          <span class="swatch-mark" aria-hidden="true">▲</span> told to leave
+          <span class="tl-swatch-mark" aria-hidden="true">▲</span> told to leave
         </li>
         <li class="soft">times are UTC</li>
       </ul>
@@ -132,7 +129,7 @@ function AsTable({ model }: { model: Model }) {
 const stretch = (from: number, to: number, open: boolean): string => `since ${moment(new Date(from).toISOString())}${open ? "" : `, for ${duration((to - from) / 1000)}`}`;
 
 function laneWords(lane: Lane): string {
-  const parts = [lane.nodes.length > 4 ? `${lane.nodes.slice(0, 3).join(", ")} and ${lane.nodes.length - 3} more nodes` : lane.nodes.join(", "), lane.end];
+  const parts = [few(lane.nodes), lane.end];
   return parts.filter(Boolean).join(" · ");
 }
 

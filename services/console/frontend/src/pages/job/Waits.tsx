@@ -1,19 +1,13 @@
-import { sentence } from "../../lib/records";
+import { brief } from "../../lib/records";
+import { ruleTitle } from "../../lib/terms";
 import type { Loaded } from "../../lib/load";
 import type { LiveJob } from "../../live/shapes";
+import { Badge } from "../../ui/Badge";
 import { Card } from "../../ui/Card";
 import { Loading } from "../../ui/Loading";
 import { SeqLink } from "../../ui/Links";
-import { Sections, type Section, Sentences } from "../../ui/Sections";
+import { type Explained, Sections, type Section, Sentences } from "../../ui/Sections";
 import { Since } from "../../ui/Ago";
-
-/** What `bailiff explain JOB` says. */
-export interface Explained {
-  about: string;
-  pool: string;
-  head_seq: number;
-  sections: Section[];
-}
 
 const WHY = "Why does it wait?";
 const FREES = "What would free it?";
@@ -35,10 +29,9 @@ export function Waits({ pool, live, explained }: { pool: string; live: LiveJob; 
     >
       {live.why && (
         <p class="lead">
-          {sentence(live.why)} {live.why_seq !== null && <SeqLink pool={pool} seq={live.why_seq} />}
+          {brief(live.why)} {live.why_rule && <Badge title={ruleTitle(live.why_rule)}>{live.why_rule}</Badge>} {live.why_seq !== null && <SeqLink pool={pool} seq={live.why_seq} />}
         </p>
       )}
-      {live.why_rule && <p class="soft">Rule {live.why_rule}.</p>}
       {explained.loading && !explained.value && <Loading what="the reasons" />}
       {explained.failure && !live.why && <p class="soft">The reasons cannot be told now: {explained.failure.detail || explained.failure.title}</p>}
       {why && <Sentences pool={pool} says={why.says.filter((told) => !live.why || !told.text.includes(live.why.replace(/\.$/, "")) || told.seqs[0] !== live.why_seq)} />}

@@ -1,4 +1,5 @@
 // What happened to a job, from the live stream, the archive and the live fold: one row for each record.
+import { capital } from "../../lib/words";
 import type { EventLine } from "../../live/shapes";
 import type { RecordItem } from "./shapes";
 
@@ -36,5 +37,3 @@ export function eventRows(told: EventLine[], records: RecordItem[], lines: strin
   }
   return [...rows.values()].sort((left, right) => right.seq - left.seq);
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -131,6 +131,8 @@ describe("the four answers", () => {
   test("reclaim and what nobody needed the room for", () => {
     expect(reasonOf({ ...EVICTION, verb: "reclaim" }, LIVE, null, true).rule).toContain("project research holds more than its share");
     const drained = reasonOf({ ...EVICTION, cause: "drain", verb: null, for_job: null, for_class: null, lost_gpu_hours: 0 }, LIVE, null, true);
+    const eviction = { for_job: "serve-9", cause: "preemption", stage: "noticed", decided_seq: 118, began_at: null, deadline: null };
+    expect(reasonOf(EVICTION, { ...LIVE, state: "evicting", eviction }, null, true).forWhom).toBe("inference 125; the room is now for serve-9");
     expect([drained.forWhom, drained.rule, drained.lost]).toEqual(["For no other job: a node that it stood on is being emptied.", "Because a node that it stood on is being emptied.", "Nothing."]);
   });
 

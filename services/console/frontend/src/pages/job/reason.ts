@@ -16,10 +16,11 @@ export interface Reason {
 
 /** last: it is the newest of the job's evictions, so that the live row tells when it is back. */
 export function reasonOf(eviction: Eviction, live: LiveJob | null, ended: string | null, last: boolean): Reason {
+  const now = last && live?.eviction?.decided_seq === eviction.decided_seq ? live.eviction.for_job : null; // another may have taken its place
   const rank = eviction.for_class ? `${eviction.for_class} ${eviction.for_priority ?? ""}`.trim() : "";
   return {
     forJob: eviction.for_job,
-    forWhom: eviction.for_job ? rank : `For no other job: ${becauseOf(eviction.cause ?? "")}.`,
+    forWhom: eviction.for_job ? [rank, now && now !== eviction.for_job ? `the room is now for ${now}` : ""].filter(Boolean).join("; ") : `For no other job: ${becauseOf(eviction.cause ?? "")}.`,
     rule: ruleOf(eviction, rank, live),
     lost: lostOf(eviction),
     ...backOf(eviction, live, ended, last),

@@ -148,8 +148,3 @@ export interface RecordItem {
   hash: string;
   data: Record<string, unknown>;
 }
-
-export interface Page<T> {
-  items: T[];
-  next: string | null;
-}

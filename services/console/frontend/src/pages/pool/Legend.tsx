@@ -27,7 +27,7 @@ export function Legend({ groups, tally, measure, lit, onLit }: Props) {
   const states = CELL_STATES.filter((state) => (state === "free" ? tally.usable : tally.states[state]) > 0 && state !== "held");
   const nodes = NODE_STATES.filter((state) => tally.nodes[state]);
   return (
-    <div class="legend">
+    <div class="map-legend">
       {measure !== null ? (
         <ul aria-label="What the cells say">
           {[0.1, 0.5, 0.9].map((part) => (

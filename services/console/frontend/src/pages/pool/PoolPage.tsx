@@ -6,10 +6,8 @@ import { useLive, type Live } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
-import { Failure } from "../../ui/Failure";
-import { Refusal } from "../../lib/api";
 import { jobPath } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
+import { NoBoard } from "../../ui/NoBoard";
 import { makings } from "../queue/making";
 import { Makings } from "../queue/Makings";
 import { Figures } from "./Figures";
@@ -29,20 +27,7 @@ const MAKINGS_SHOWN = 4;
 export default function PoolPage({ pool }: { pool: string }) {
   const live = useLive(pool, "telemetry");
   useTitle(`${pool}: what runs where`);
-  const row = live.row.value;
-  if (row === null) {
-    return (
-      <div class="page">
-        <h1>What runs where</h1>
-        {live.connection.value === "lost" ? (
-          <Failure refusal={new Refusal(0, "The pool cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-        ) : (
-          <Loading what={`the pool ${pool}`} />
-        )}
-      </div>
-    );
-  }
-  return <Board pool={pool} live={live} />;
+  return live.row.value === null ? <NoBoard title="What runs where" what="the state" live={live} /> : <Board pool={pool} live={live} />;
 }
 
 function Board({ pool, live }: { pool: string; live: Live }) {
@@ -86,7 +71,7 @@ function Board({ pool, live }: { pool: string; live: Live }) {
           A machine appears here as soon as its node agent runs and is connected: <code>python -m bailiff_node_agent</code>. <code>bailiff doctor</code> says what is missing.
         </Empty>
       ) : (
-        <div class="map-and-node" data-open={chosen || query.node !== undefined ? "" : undefined}>
+        <div class="with-side map-and-node" data-open={chosen || query.node !== undefined ? "" : undefined}>
           <section class="map-part" aria-label="GPUs">
             <Toolbar
               colouring={colouring.value}

@@ -1,4 +1,5 @@
 import { Button } from "../../ui/Button";
+import { ProjectSelect } from "../../ui/ProjectSelect";
 import { Segmented } from "../../ui/Segmented";
 import type { By } from "./map/groups";
 import { DENSITIES } from "./map/layout";
@@ -53,21 +54,7 @@ export function Toolbar(props: Props) {
           </optgroup>
         </select>
       </label>
-      <label>
-        <span class="visually-hidden">Project</span>
-        <select
-          class="input"
-          value={filter.project === null ? "any" : `=${filter.project}`}
-          onChange={(event) => onFilter({ ...filter, project: event.currentTarget.value === "any" ? null : event.currentTarget.value.slice(1) })}
-        >
-          <option value="any">Any project</option>
-          {props.projects.map((name) => (
-            <option key={name} value={`=${name}`}>
-              {name || "no project"}
-            </option>
-          ))}
-        </select>
-      </label>
+      <ProjectSelect projects={props.projects} value={filter.project} onChange={(project) => onFilter({ ...filter, project })} />
       <label>
         <span class="visually-hidden">Node name</span>
         <input class="input" type="search" placeholder="Node name" value={filter.node} onInput={(event) => onFilter({ ...filter, node: event.currentTarget.value })} />

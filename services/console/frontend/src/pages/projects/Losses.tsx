@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 
-import { archivePath } from "../../lib/api";
+import { archivePath, type Page } from "../../lib/api";
 import { useLoad } from "../../lib/load";
 import { duration } from "../../lib/words";
 import { Ago } from "../../ui/Ago";
@@ -9,25 +9,9 @@ import { DataTable } from "../../ui/DataTable";
 import { Failure } from "../../ui/Failure";
 import { DecisionLink, JobLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
+import type { Eviction } from "../job/shapes";
 import { causeText } from "../queue/making";
-import { hours } from "./shares";
-
-interface Eviction {
-  decided_seq: number;
-  decided_at: string;
-  job: string;
-  for_job: string | null;
-  cause: string | null;
-  gpus: number | null;
-  lost_gpu_hours: number | null;
-  until_resumed_s: number | null;
-  outcome: string | null;
-}
-
-interface Page {
-  items: Eviction[];
-  next: string | null;
-}
+import { lost } from "./shares";
 
 const SHOWN = 50;
 
@@ -35,7 +19,7 @@ const SHOWN = 50;
 export function Losses({ pool, projects, newest }: { pool: string; projects: readonly string[]; newest: number }) {
   const again = useSignal(0);
   const names = projects.map((name) => `project=${encodeURIComponent(name)}`).join("&");
-  const loaded = useLoad<Page>(archivePath(pool, `evictions?${names}&limit=${SHOWN}`), `${again.value} ${newest}`);
+  const loaded = useLoad<Page<Eviction>>(archivePath(pool, `evictions?${names}&limit=${SHOWN}`), `${again.value} ${newest}`);
   const { value, failure } = loaded.value;
   return (
     <Card title="Its jobs that had to leave" aside={value?.next ? <span class="soft">the newest {SHOWN}</span> : undefined}>
@@ -54,10 +38,10 @@ export function Losses({ pool, projects, newest }: { pool: string; projects: rea
           rowKey={(row) => `${row.decided_seq} ${row.job}`}
           columns={[
             { head: "When", cell: (row) => <span class="nowrap"><Ago at={row.decided_at} /></span> },
-            { head: "Job", cell: (row) => <span class="job-name"><JobLink pool={pool} job={row.job} /></span> },
+            { head: "Job", cell: (row) => <span class="table-job"><JobLink pool={pool} job={row.job} /></span> },
             { head: "For", cell: (row) => (row.for_job ? <JobLink pool={pool} job={row.for_job} /> : <span class="soft">{causeText(row.cause ?? "")}</span>) },
             { head: "GPUs", right: true, cell: (row) => row.gpus ?? "–" },
-            { head: "Lost", right: true, cell: (row) => (row.lost_gpu_hours === null ? "–" : <span class="nowrap">{hours(row.lost_gpu_hours)}</span>) },
+            { head: "Lost", right: true, cell: (row) => (row.lost_gpu_hours === null ? "–" : <span class="nowrap">{lost(row.lost_gpu_hours)}</span>) },
             { head: "Back after", right: true, cell: (row) => (row.until_resumed_s === null ? "not yet" : duration(row.until_resumed_s)) },
             { head: "Decision", right: true, cell: (row) => <DecisionLink pool={pool} seq={row.decided_seq} /> },
           ]}

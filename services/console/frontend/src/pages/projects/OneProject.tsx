@@ -1,12 +1,13 @@
+import { few, gpusText } from "../../lib/terms";
 import type { Live } from "../../live/live";
 import type { LiveProject } from "../../live/shapes";
 import { Since } from "../../ui/Ago";
+import { Answer } from "../../ui/Answer";
 import { Badge, StateBadge } from "../../ui/Badge";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { JobLink } from "../../ui/Links";
 import { within } from "../pool/map/selecting";
-import { gpusText } from "../queue/waiting";
 import { Losses } from "./Losses";
 import { OverTime } from "./OverTime";
 import { projectPath } from "./path";
@@ -49,7 +50,7 @@ export function OneProject({ pool, live, row }: { pool: string; live: Live; row:
         {lends.length > 0 && <p>It leaves some of its quota unused, which {lends.map((each) => nameOf(each.borrower)).join(", ")} may be using.</p>}
         <p>{evictionsText(row)}</p>
       </div>
-      <div class="project-grid">
+      <div class="with-side project-grid">
         <Card title="Share of each resource">
           <ul class="resources">
             {RESOURCES.map(([resource, name]) => (
@@ -62,15 +63,15 @@ export function OneProject({ pool, live, row }: { pool: string; live: Live; row:
                 </div>
                 <ShareBar row={row} resource={resource} scale={Math.max(scaleOf([row], resource), row.limit[resource] ?? 0)} />
                 <dl class="resource-facts">
-                  <Fact name="quota" value={amount(row.quota[resource], resource)} />
-                  <Fact name="fair share" value={amount(row.fair_share[resource], resource)} />
-                  <Fact name="borrowed" value={amount(row.borrowed[resource] ?? 0, resource)} />
-                  <Fact name="limit" value={amount(row.limit[resource], resource)} />
+                  <Answer name="quota">{amount(row.quota[resource], resource)}</Answer>
+                  <Answer name="fair share">{amount(row.fair_share[resource], resource)}</Answer>
+                  <Answer name="borrowed">{amount(row.borrowed[resource] ?? 0, resource)}</Answer>
+                  <Answer name="limit">{amount(row.limit[resource], resource)}</Answer>
                 </dl>
               </li>
             ))}
           </ul>
-          <ShareKey />
+          <ShareKey limited={RESOURCES.some(([resource]) => row.limit[resource] !== null)} />
         </Card>
         {row.project !== "" && <OverTime key={row.project} pool={pool} project={row.project} to={live.time.value} />}
       </div>
@@ -84,12 +85,12 @@ export function OneProject({ pool, live, row }: { pool: string; live: Live; row:
             rows={own}
             rowKey={(job) => job.job}
             columns={[
-              { head: "Job", cell: (job) => <span class="job-name"><JobLink pool={pool} job={job.job} /></span> },
+              { head: "Job", cell: (job) => <span class="table-job"><JobLink pool={pool} job={job.job} /></span> },
               { head: "State", cell: (job) => <StateBadge state={job.state} /> },
               { head: "Class", cell: (job) => job.class },
               ...(below.size > 1 ? [{ head: "Project", cell: (job: (typeof own)[number]) => job.project }] : []),
               { head: "GPUs", right: true, cell: (job) => <span class="nowrap">{gpusText(job)}</span> },
-              { head: "Nodes", cell: (job) => job.nodes.slice(0, 3).join(", ") + (job.nodes.length > 3 ? ` and ${job.nodes.length - 3} more` : "") || "–" },
+              { head: "Nodes", cell: (job) => few(job.nodes) || "–" },
               { head: "For", right: true, cell: (job) => (job.waiting_since ?? job.started_at ? <Since at={(job.waiting_since ?? job.started_at)!} /> : "–") },
               { head: "Had to leave", right: true, cell: (job) => (job.evictions ? `${job.evictions} ×` : "–") },
             ]}
@@ -97,15 +98,6 @@ export function OneProject({ pool, live, row }: { pool: string; live: Live; row:
         )}
       </Card>
       <Losses pool={pool} projects={[...below].slice(0, MOST_ASKED)} newest={row.evictions_suffered} />
-    </div>
-  );
-}
-
-function Fact({ name, value }: { name: string; value: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd class="number">{value}</dd>
     </div>
   );
 }

@@ -1,7 +1,6 @@
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 
-import { Refusal } from "../../lib/api";
+import { useRefreshed } from "../../lib/refreshed";
 import { moment } from "../../lib/words";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
@@ -12,49 +11,16 @@ import { Segmented } from "../../ui/Segmented";
 import { RANGES, since, usage, usageText, type Range, type UsageItem } from "./usage";
 import { UsageChart } from "./UsageChart";
 
-interface State {
-  asked: string;
-  items: UsageItem[] | null;
-  failure: Refusal | null;
-}
-
-const REFRESH_MS = 60_000;
-
 /** Use against quota and fair share over time. project "": the whole pool. to: the newest moment of the log. */
 export function OverTime({ pool, project, to }: { pool: string; project: string; to: string | null }) {
   const range = useSignal<Range>("6h");
   const showing = useSignal<"chart" | "table">("chart");
-  const again = useSignal(0);
   const over = useSignal<UsageItem | null>(null);
-  const state = useSignal<State>({ asked: "", items: null, failure: null });
-  const asked = `${project} ${range.value}`;
-
-  useEffect(() => {
-    if (to === null) return;
-    const aborted = new AbortController();
-    const kept = state.peek().asked === asked ? state.peek().items : null;
-    state.value = { asked, items: kept, failure: null };
-    usage(pool, project, since(to, range.value), aborted.signal).then(
-      (items) => (state.value = { asked, items, failure: null }),
-      (failure: unknown) => {
-        if (aborted.signal.aborted) return;
-        state.value = { asked, items: kept, failure: failure instanceof Refusal ? failure : new Refusal(0, "Something went wrong in this page", String(failure)) };
-      },
-    );
-    return () => aborted.abort();
-  }, [pool, asked, again.value, to === null]);
-  useEffect(() => {
-    const timer = setInterval(() => {
-      if (!document.hidden) again.value += 1;
-    }, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, []);
-
-  const { items, failure } = state.value;
+  const { value: items, failure, again } = useRefreshed(to === null ? null : `${pool} ${project} ${range.value}`, (signal) => usage(pool, project, since(to!, range.value), signal));
   return (
     <Card title={project === "" ? "The whole pool over time" : "Over time"} aside={<Segmented legend="How far back" options={RANGES} value={range.value} onChange={(next) => (range.value = next)} />}>
       {failure && !items ? (
-        <Failure refusal={failure} again={() => (again.value += 1)} />
+        <Failure refusal={failure} again={again} />
       ) : to !== null && !items ? (
         <Loading what="its use over time" />
       ) : !items?.length ? (

@@ -1,12 +1,12 @@
 import { useLocation } from "preact-iso";
 
-import { Refusal } from "../../lib/api";
+import { useArchive } from "../../lib/archive";
 import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
-import { Failure } from "../../ui/Failure";
-import { Loading } from "../../ui/Loading";
+import { NoBoard } from "../../ui/NoBoard";
+import { Borrowed } from "./Borrowed";
 import { OneProject } from "./OneProject";
 import { OverTime } from "./OverTime";
 import { projectPath } from "./path";
@@ -23,18 +23,7 @@ export default function ProjectsPage({ pool }: { pool: string }) {
   const { query } = useLocation();
   useTitle(`${pool}: ${query.project || "projects"}`);
   void [live.projectsAt.value, live.jobsAt.value];
-  if (live.row.value === null) {
-    return (
-      <div class="page">
-        <h1>Projects</h1>
-        {live.connection.value === "lost" ? (
-          <Failure refusal={new Refusal(0, "The projects cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-        ) : (
-          <Loading what={`the projects of ${pool}`} />
-        )}
-      </div>
-    );
-  }
+  if (live.row.value === null) return <NoBoard title="Projects" what="the projects" live={live} />;
   if (query.project !== undefined) {
     const row = live.projects.get(query.project);
     if (row) return <OneProject pool={pool} live={live} row={row} />;
@@ -45,6 +34,18 @@ export default function ProjectsPage({ pool }: { pool: string }) {
     );
   }
   return <AllProjects pool={pool} live={live} />;
+}
+
+/** Who borrowed, and what the pool used, over time. */
+function Past({ pool, to }: { pool: string; to: string | null }) {
+  const { state } = useArchive();
+  if (state === "none") return <Empty title="Use over time cannot be shown">It is in the archive, and this console has none to ask.</Empty>;
+  return (
+    <>
+      <Borrowed pool={pool} to={to} />
+      <OverTime pool={pool} project="" to={to} />
+    </>
+  );
 }
 
 function AllProjects({ pool, live }: { pool: string; live: Live }) {
@@ -88,7 +89,7 @@ function AllProjects({ pool, live }: { pool: string; live: Live }) {
         )}
       </Card>
       <Tree pool={pool} projects={projects} title="Quotas and shares" />
-      <OverTime pool={pool} project="" to={live.time.value} />
+      <Past pool={pool} to={live.time.value} />
     </div>
   );
 }

@@ -23,7 +23,7 @@ export function ShareBar({ row, resource, scale }: { row: LiveProject; resource:
 }
 
 /** What the parts of the bar mean. */
-export function ShareKey() {
+export function ShareKey({ limited = true }: { limited?: boolean }) {
   return (
     <ul class="share-key">
       <li>
@@ -50,12 +50,14 @@ export function ShareKey() {
         </span>
         fair share now
       </li>
-      <li>
-        <span class="share-bar" aria-hidden="true">
-          <span class="share-limit" style={{ "--at": 0.6 }} />
-        </span>
-        limit
-      </li>
+      {limited && (
+        <li>
+          <span class="share-bar" aria-hidden="true">
+            <span class="share-limit" style={{ "--at": 0.6 }} />
+          </span>
+          limit
+        </li>
+      )}
     </ul>
   );
 }

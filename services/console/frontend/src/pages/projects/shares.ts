@@ -1,5 +1,6 @@
 // Who gets its share, and who uses what others leave: projects' figures as sentences.
-import { bytes, count, gpus } from "../../lib/words";
+import { gpuTime } from "../../lib/terms";
+import { bytes, count, gpus, times } from "../../lib/words";
 import type { Amounts, LiveProject } from "../../live/shapes";
 import type { Tone } from "../../ui/Badge";
 
@@ -26,9 +27,12 @@ export function measured(value: number, resource: Resource): string {
 export interface Verdict {
   tone: Tone;
   /** A word or two. */
-  word: string;
+  word: (typeof WORDS)[number];
   text: string;
 }
+
+/** The words of all verdicts. */
+export const WORDS = ["below its share", "borrows", "has its share", "nothing waits", "idle"] as const;
 
 /** Whether a project gets its share of GPUs, as a person would ask. */
 export function verdict(row: LiveProject): Verdict {
@@ -49,7 +53,7 @@ export function verdict(row: LiveProject): Verdict {
   }
   if (waits) return { tone: "plain", word: "has its share", text: `Has its fair share; ${waiting} for more.` };
   if (used === 0) return { tone: "plain", word: "idle", text: "Uses no GPU, and nothing waits." };
-  return { tone: "good", word: "has what it asks for", text: `Within its quota${quota === null ? "" : ` of ${measured(quota, "gpu_milli")}`}, and nothing waits.` };
+  return { tone: "good", word: "nothing waits", text: `Within its quota${quota === null ? "" : ` of ${measured(quota, "gpu_milli")}`}, and nothing waits.` };
 }
 
 /** All figures of a project's use of one resource, as the bar shows them. */
@@ -65,6 +69,17 @@ export function barText(row: LiveProject, resource: Resource): string {
     ...(limit === null ? [] : [`its limit ${measured(limit, resource)}`]),
   ];
   return `${parts.join(", ")}.`;
+}
+
+/** Those to look at first, where there are too many for all: who is short of its share, who borrows, who waits. In the tree's order. */
+export function foremost(rows: readonly LiveProject[], most: number): LiveProject[] {
+  if (rows.length <= most) return [...rows];
+  const rank = (row: LiveProject): number => {
+    const { tone } = verdict(row);
+    return tone === "bad" ? 0 : tone === "warn" ? 1 : row.jobs_pending ? 2 : row.jobs_running ? 3 : 4;
+  };
+  const chosen = new Set([...rows].sort((a, b) => rank(a) - rank(b)).slice(0, most));
+  return rows.filter((row) => chosen.has(row));
 }
 
 /** The longest bar among projects that are compared. */
@@ -83,7 +98,7 @@ export interface Borrowing {
 
 /**
  * Each project above its quota, with the siblings that leave some of theirs unused. GPUs have no name tags: several lenders
- * and several borrowers of one level are told together. total: thousandths of the pool's GPUs.
+ * and several borrowers of one level are told together. Who borrows most is first. total: thousandths of the pool's GPUs.
  */
 export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number): Borrowing[] {
   const found: Borrowing[] = [];
@@ -99,7 +114,7 @@ export function borrowings(rows: ReadonlyMap<string, LiveProject>, total: number
     const given = siblings.reduce((sum, row) => sum + (row.quota.gpu_milli ?? 0), 0);
     found.push({ borrower, milli, lenders, nobody: Math.max(0, above - given) });
   }
-  return found;
+  return found.sort((a, b) => b.milli - a.milli);
 }
 
 const NAMED = 3;
@@ -119,16 +134,14 @@ export function roomText({ lenders, nobody, borrower }: Borrowing): string {
   return borrower.parent === null ? "all quotas are in use" : `${borrower.parent} as a whole is above its quota`;
 }
 
-/** `7 of its jobs had to leave, its own displaced 1; 12.5 GPU-hours were lost.` */
+/** `Its jobs were preempted 7 times; others were preempted for them once. Evictions cost it 12.5 GPU-h of work.` */
 export function evictionsText(row: LiveProject): string {
   const suffered = row.evictions_suffered;
   const caused = row.evictions_caused;
-  if (!suffered && !caused) return "No job of it had to leave, and none left for it.";
-  const lost = row.gpu_hours_lost > 0 ? `, which cost ${hours(row.gpu_hours_lost)}` : "";
-  const left = suffered ? `Its jobs had to leave ${times(suffered)}${lost}` : "Its jobs never had to leave";
-  return `${left}; ${caused ? `others left for them ${times(caused)}` : "nobody left for them"}.`;
+  const left = suffered ? `Its jobs were preempted ${times(suffered)}` : "None of its jobs was preempted";
+  const cost = row.gpu_hours_lost > 0 ? ` Evictions cost it ${lost(row.gpu_hours_lost)} of work.` : "";
+  return `${left}; ${caused ? `others were preempted for them ${times(caused)}` : "nobody was preempted for them"}.${cost}`;
 }
 
-const times = (many: number): string => (many === 1 ? "once" : many === 2 ? "twice" : `${many.toLocaleString("en")} times`);
-
-export const hours = (value: number): string => `${value >= 100 ? Math.round(value).toLocaleString("en") : Math.round(value * 100) / 100} GPU-h`;
+/** GPU-hours in the unit that people would choose. */
+export const lost = (gpuHours: number): string => (gpuHours > 0 ? gpuTime(gpuHours * 3_600_000) : "nothing");

@@ -1,5 +1,6 @@
 // The projects as a tree that can be folded.
 import type { LiveProject } from "../../live/shapes";
+import { verdict } from "./shares";
 
 /** Folded from the start where there are more than this. */
 export const FOLDED_ABOVE = 60;
@@ -10,8 +11,18 @@ export interface Branch {
   folded: boolean;
 }
 
-/** What is seen of the tree, parents before their children. root null: all of it. text: only names with it, without folding. */
-export function branches(rows: ReadonlyMap<string, LiveProject>, unfolded: (project: string) => boolean, root: string | null = null, text = ""): Branch[] {
+export interface Sought {
+  /** A part of the name. */
+  text: string;
+  /** A verdict's word. */
+  standing: string;
+}
+
+export const ALL: Sought = { text: "", standing: "" };
+export const seeks = ({ text, standing }: Sought): boolean => Boolean(text.trim() || standing);
+
+/** What is seen of the tree, parents before their children. root null: all of it. sought: only what fits, without folding. */
+export function branches(rows: ReadonlyMap<string, LiveProject>, unfolded: (project: string) => boolean, root: string | null = null, sought = ALL): Branch[] {
   const under = new Map<string | null, LiveProject[]>();
   for (const row of rows.values()) under.set(row.parent, [...(under.get(row.parent) ?? []), row]);
   const found: Branch[] = [];
@@ -23,9 +34,10 @@ export function branches(rows: ReadonlyMap<string, LiveProject>, unfolded: (proj
       if (children && !folded && row.project !== parent) walk(row.project);
     }
   };
-  const wanted = text.trim().toLowerCase();
-  if (wanted) {
-    return [...rows.values()].filter((row) => row.project.toLowerCase().includes(wanted)).map((row) => ({ row, children: 0, folded: false }));
+  if (seeks(sought)) {
+    const wanted = sought.text.trim().toLowerCase();
+    const fits = (row: LiveProject): boolean => row.project.toLowerCase().includes(wanted) && (!sought.standing || verdict(row).word === sought.standing);
+    return [...rows.values()].filter(fits).map((row) => ({ row, children: 0, folded: false }));
   }
   walk(root);
   return found;

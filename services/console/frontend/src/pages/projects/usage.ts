@@ -1,5 +1,5 @@
 // A project's use over time, as the archive noted it about once a minute.
-import { archivePath, get } from "../../lib/api";
+import { archivePath, get, type Page } from "../../lib/api";
 
 export interface UsageItem {
   project: string;
@@ -10,11 +10,6 @@ export interface UsageItem {
   limit: number | null;
   fair_share: number;
   borrowed: number | null;
-}
-
-interface Page {
-  items: UsageItem[];
-  next: string | null;
 }
 
 export type Range = "1h" | "6h" | "24h" | "7d";
@@ -36,7 +31,7 @@ export async function usage(pool: string, project: string, from: string, signal:
   const found: UsageItem[] = [];
   let cursor: string | null = null;
   for (let page = 0; page < PAGES; page += 1) {
-    const answer: Page = await get<Page>(archivePath(pool, cursor === null ? question : `${question}&cursor=${encodeURIComponent(cursor)}`), signal);
+    const answer: Page<UsageItem> = await get<Page<UsageItem>>(archivePath(pool, cursor === null ? question : `${question}&cursor=${encodeURIComponent(cursor)}`), signal);
     found.push(...answer.items);
     cursor = answer.next;
     if (cursor === null) break;

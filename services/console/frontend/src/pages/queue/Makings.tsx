@@ -1,4 +1,5 @@
 import { now } from "../../lib/clock";
+import { gpusText } from "../../lib/terms";
 import { duration, moment } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 import { Badge } from "../../ui/Badge";
@@ -24,7 +25,7 @@ export function Makings({ pool, makings, most = makings.length }: { pool: string
                   {making.asker && (
                     <span class="soft">
                       {making.asker.project && `${making.asker.project}, `}
-                      {making.asker.class}, {making.asker.gpus_text} GPU{making.asker.gpus_text === "1" ? "" : "s"}
+                      {making.asker.class}, {gpusText(making.asker)}
                     </span>
                   )}
                 </>
@@ -60,7 +61,7 @@ function Leaver({ pool, job }: { pool: string; job: LiveJob }) {
       <span class="soft">
         {" "}
         ({job.project && `${job.project}, `}
-        {job.gpus_text} GPU{job.gpus_text === "1" ? "" : "s"}, decided in <DecisionLink pool={pool} seq={eviction.decided_seq} />)
+        {gpusText(job)}, decided in <DecisionLink pool={pool} seq={eviction.decided_seq} />)
       </span>
     </li>
   );

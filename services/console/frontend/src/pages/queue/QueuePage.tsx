@@ -1,8 +1,7 @@
 import { useSignal } from "@preact/signals";
-import { useState } from "preact/hooks";
 
-import { Refusal } from "../../lib/api";
 import { now } from "../../lib/clock";
+import { gpusText } from "../../lib/terms";
 import { useTitle } from "../../lib/title";
 import { useLive, type Live } from "../../live/live";
 import type { LiveJob } from "../../live/shapes";
@@ -10,36 +9,26 @@ import { StateBadge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { Empty } from "../../ui/Empty";
-import { Failure } from "../../ui/Failure";
 import { JobLink } from "../../ui/Links";
-import { Loading } from "../../ui/Loading";
+import { useMore } from "../../ui/More";
+import { NoBoard } from "../../ui/NoBoard";
+import { ProjectSelect } from "../../ui/ProjectSelect";
 import { within } from "../pool/map/selecting";
 import { makings } from "./making";
 import { Makings } from "./Makings";
 import { Row } from "./Row";
 import { Shares } from "./Shares";
-import { ANY, fits, gpusText, queueText, waitingOf, whyText, type Place, type QueueFilter } from "./waiting";
+import { ANY, fits, queueText, waitingOf, whyText, type Place, type QueueFilter } from "./waiting";
 import "./queue.css";
 
 const AT_FIRST = 100;
+const STEP = 500;
 
 /** Who waits, why, and what would free it. */
 export default function QueuePage({ pool }: { pool: string }) {
   const live = useLive(pool);
   useTitle(`${pool}: queue`);
-  if (live.row.value === null) {
-    return (
-      <div class="page">
-        <h1>Queue</h1>
-        {live.connection.value === "lost" ? (
-          <Failure refusal={new Refusal(0, "The queue cannot be shown", "The console does not send its state. It is asked again every few seconds.")} />
-        ) : (
-          <Loading what={`the queue of ${pool}`} />
-        )}
-      </div>
-    );
-  }
-  return <Queue pool={pool} live={live} />;
+  return live.row.value === null ? <NoBoard title="Queue" what="the queue" live={live} /> : <Queue pool={pool} live={live} />;
 }
 
 function Queue({ pool, live }: { pool: string; live: Live }) {
@@ -52,12 +41,12 @@ function Queue({ pool, live }: { pool: string; live: Live }) {
   const waiting = found.waiting.filter(({ job }) => asked(job));
   const making = makings(jobs);
   return (
-    <div class="page">
+    <div class="page queue-page">
       <div class="page-head">
         <h1>Queue</h1>
         <Summary waiting={found.waiting} free={live.row.value!.gpus_free} />
       </div>
-      <div class="queue-grid">
+      <div class="with-side">
         <div class="queue-main">
           {making.length > 0 && (
             <Card title="Room is being made">
@@ -93,31 +82,27 @@ function Queue({ pool, live }: { pool: string; live: Live }) {
 const Summary = ({ waiting, free }: { waiting: readonly Place[]; free: number }) => <p class="soft">{queueText(waiting, free, now.value)}</p>;
 
 function Places({ pool, places }: { pool: string; places: readonly Place[] }) {
-  const [shown, show] = useState(AT_FIRST);
+  const [shown, more] = useMore(places, AT_FIRST, STEP);
   return (
     <>
       <ol class="places">
-        {places.slice(0, shown).map(({ job, position }) => (
+        {shown.map(({ job, position }) => (
           <Row key={job.job} pool={pool} job={job} position={position} />
         ))}
       </ol>
-      {places.length > shown && (
-        <div class="more">
-          <Button onClick={() => show(shown + 500)}>{(places.length - shown).toLocaleString("en")} more</Button>
-        </div>
-      )}
+      {more}
     </>
   );
 }
 
 function Apart({ pool, title, says, jobs }: { pool: string; title: string; says: string; jobs: readonly LiveJob[] }) {
-  const [shown, show] = useState(AT_FIRST);
+  const [shown, more] = useMore(jobs, AT_FIRST, STEP);
   if (!jobs.length) return null;
   return (
     <Card title={title} aside={<span class="soft number">{jobs.length}</span>}>
       <p class="soft">{says}</p>
       <ul class="apart">
-        {jobs.slice(0, shown).map((job) => (
+        {shown.map((job) => (
           <li key={job.job}>
             <span class="cut">
               <JobLink pool={pool} job={job.job} />{" "}
@@ -131,35 +116,17 @@ function Apart({ pool, title, says, jobs }: { pool: string; title: string; says:
           </li>
         ))}
       </ul>
-      {jobs.length > shown && (
-        <div class="more">
-          <Button onClick={() => show(shown + 500)}>{jobs.length - shown} more</Button>
-        </div>
-      )}
+      {more}
     </Card>
   );
 }
 
 function Filters({ live, filter, onFilter }: { live: Live; filter: QueueFilter; onFilter: (filter: QueueFilter) => void }) {
-  const projects = [...new Set([...live.projects.keys(), ...[...live.jobs.values()].map((job) => job.project)])];
+  const projects = new Set([...live.projects.keys(), ...[...live.jobs.values()].map((job) => job.project)]);
   const classes = [...new Set([...live.classes.value.map((row) => row.priority_class), ...[...live.jobs.values()].map((job) => job.class)])];
   return (
     <div class="queue-filters">
-      <label>
-        <span class="visually-hidden">Project</span>
-        <select
-          class="input"
-          value={filter.project === null ? "any" : `=${filter.project}`}
-          onChange={(event) => onFilter({ ...filter, project: event.currentTarget.value === "any" ? null : event.currentTarget.value.slice(1) })}
-        >
-          <option value="any">Any project</option>
-          {projects.map((name) => (
-            <option key={name} value={`=${name}`}>
-              {name || "no project"}
-            </option>
-          ))}
-        </select>
-      </label>
+      <ProjectSelect projects={projects} value={filter.project} onChange={(project) => onFilter({ ...filter, project })} />
       <label>
         <span class="visually-hidden">Class</span>
         <select class="input" value={filter.class} onChange={(event) => onFilter({ ...filter, class: event.currentTarget.value })}>

@@ -1,10 +1,13 @@
 import { useSignal } from "@preact/signals";
 
+import { plainLine } from "../../lib/plain";
+import { gpusText, ruleTitle } from "../../lib/terms";
+import { times } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 import { Since } from "../../ui/Ago";
 import { Badge } from "../../ui/Badge";
 import { JobLink, SeqLink } from "../../ui/Links";
-import { gpusText, whyText } from "./waiting";
+import { whyText } from "./waiting";
 import { WhatFrees } from "./WhatFrees";
 
 /** One job that waits. position null: it does not stand in line. */
@@ -22,11 +25,11 @@ export function Row({ pool, job, position }: { pool: string; job: LiveJob; posit
           <span class="soft">
             {job.project || "no project"}, {job.class} <span class="number">{job.priority}</span>
           </span>
-          {job.evictions > 0 && <Badge title="How often it had to leave">had to leave {job.evictions === 1 ? "once" : job.evictions === 2 ? "twice" : `${job.evictions} times`}</Badge>}
+          {job.evictions > 0 && <Badge title="How often it had to leave">had to leave {times(job.evictions)}</Badge>}
         </div>
-        <p class="why">
+        <p class="why" title={plainLine(job.why || job.note) || undefined}>
           {whyText(job, position === null ? 1 : position - 1)}{" "}
-          {job.why_rule && <Badge title="The rule that decided">{job.why_rule}</Badge>} {job.why_seq !== null && <SeqLink pool={pool} seq={job.why_seq} />}
+          {job.why_rule && <Badge title={ruleTitle(job.why_rule)}>{job.why_rule}</Badge>} {job.why_seq !== null && <SeqLink pool={pool} seq={job.why_seq} />}
         </p>
         {job.back && <p class="soft">{job.back}</p>}
       </div>

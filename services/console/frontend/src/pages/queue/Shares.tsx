@@ -1,14 +1,18 @@
+import { count } from "../../lib/words";
 import type { LiveProject } from "../../live/shapes";
 import { Badge } from "../../ui/Badge";
 import { Card } from "../../ui/Card";
 import { projectPath } from "../projects/path";
 import { ShareBar, ShareKey } from "../projects/ShareBar";
-import { nameOf, scaleOf, verdict } from "../projects/shares";
+import { foremost, nameOf, scaleOf, verdict } from "../projects/shares";
+
+const MOST = 16;
 
 /** Each project's GPUs against its quota and its fair share. */
 export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap<string, LiveProject> }) {
   const rows = [...projects.values()];
-  const whole = scaleOf(rows, "gpu_milli");
+  const shown = foremost(rows, MOST);
+  const whole = scaleOf(shown, "gpu_milli");
   return (
     <Card title="Shares" aside={<a href={`/${encodeURIComponent(pool)}/projects`}>All about projects</a>}>
       {rows.length === 0 ? (
@@ -16,7 +20,7 @@ export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap
       ) : (
         <>
           <ul class="shares">
-            {rows.map((row) => {
+            {shown.map((row) => {
               const { tone, word, text } = verdict(row);
               return (
                 <li key={row.project} style={{ "--depth": row.depth }}>
@@ -34,7 +38,8 @@ export function Shares({ pool, projects }: { pool: string; projects: ReadonlyMap
               );
             })}
           </ul>
-          <ShareKey />
+          {shown.length < rows.length && <p class="soft note">And {count(rows.length - shown.length, "other project")}; who is short of its share, borrows or waits is shown first.</p>}
+          <ShareKey limited={shown.some((row) => row.limit.gpu_milli !== null)} />
         </>
       )}
     </Card>

@@ -4,7 +4,8 @@ import { useSignal } from "@preact/signals";
 import { SeqLink } from "../../ui/Links";
 import { Failure } from "../../ui/Failure";
 import { Loading } from "../../ui/Loading";
-import { inOrder, type Explained } from "./explained";
+import { type Explained, Sections } from "../../ui/Sections";
+import { inOrder } from "./explained";
 
 /** What `bailiff explain` says of a job, asked for when it is opened. */
 export function WhatFrees({ pool, job }: { pool: string; job: string }) {
@@ -16,23 +17,7 @@ export function WhatFrees({ pool, job }: { pool: string; job: string }) {
   if (!sections.length) return <p class="soft">The record says nothing more about it. It is decided about again whenever something changes.</p>;
   return (
     <div class="explained">
-      {sections.map((section) => (
-        <section key={section.question}>
-          <h3>{section.question}</h3>
-          <ul>
-            {section.says.map((said) => (
-              <li key={said.text}>
-                {said.text}{" "}
-                {said.seqs.slice(0, 4).map((seq) => (
-                  <span key={seq} class="soft">
-                    <SeqLink pool={pool} seq={seq} />{" "}
-                  </span>
-                ))}
-              </li>
-            ))}
-          </ul>
-        </section>
-      ))}
+      <Sections pool={pool} sections={sections} />
       <p class="soft explained-at">
         As of record <SeqLink pool={pool} seq={value.head_seq} />.{" "}
         <button type="button" class="link" onClick={() => (again.value += 1)}>

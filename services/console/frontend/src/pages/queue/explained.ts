@@ -1,13 +1,4 @@
-/** `GET /api/pools/{pool}/explain/{job}`, as far as this page shows it. */
-export interface Explained {
-  head_seq: number;
-  sections: Section[];
-}
-
-export interface Section {
-  question: string;
-  says: { text: string; seqs: number[] }[];
-}
+import type { Section } from "../../ui/Sections";
 
 const ASKED = ["What would free it?", "Why does it wait?", "Why does it not have all of its tasks?"];
 

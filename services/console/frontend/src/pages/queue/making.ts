@@ -1,4 +1,5 @@
 // For whom room is being made, and who leaves for it.
+import { few } from "../../lib/terms";
 import { count } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 
@@ -94,7 +95,7 @@ export function makingText(making: Making): string {
   if (making.name === null) return `${who}: ${causeText(making.cause)}.`;
   if (making.leaving.length === 0) {
     const nodes = making.asker?.reserved_nodes ?? [];
-    return `Has its room reserved${nodes.length ? ` on ${nodes.slice(0, 3).join(", ")}${nodes.length > 3 ? ` and ${nodes.length - 3} more` : ""}` : ""}, and starts when it is free.`;
+    return `Has its room reserved${nodes.length ? ` on ${few(nodes)}` : ""}, and starts when it is free.`;
   }
   return `${who} for it.`;
 }

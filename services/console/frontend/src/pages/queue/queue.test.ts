@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 
+import { gpusText } from "../../lib/terms";
 import { aJob, jobMap } from "../pool/rows.fixture";
 import { inOrder } from "./explained";
 import { makings, makingText } from "./making";
-import { ANY, fits, gpusText, queueText, sentence, waitingOf, whyText } from "./waiting";
+import { ANY, fits, queueText, waitingOf, whyText } from "./waiting";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
 const waits = (name: string, more = {}) => aJob(name, { state: "pending", placed: 0, started_at: null, waiting_since: "2026-01-01T00:30:00Z", ...more });
@@ -36,7 +37,6 @@ describe("the queue", () => {
   it("gives each its reason as a sentence, and says so where there is none", () => {
     expect(whyText(waits("a", { why: "no node has 8 GPUs free" }), 3)).toBe("No node has 8 GPUs free.");
     expect(whyText(waits("a"), 0)).toBe("It is first, and has not been tried yet.");
-    expect(sentence("Done.")).toBe("Done.");
     expect(gpusText(waits("a", { gpus_text: "1" }))).toBe("1 GPU");
     expect(gpusText(waits("a", { gpus_text: "2 × 4GiB" }))).toBe("2 × 4GiB");
   });
@@ -73,7 +73,7 @@ describe("room that is being made", () => {
     expect(found.map(makingText)).toEqual([
       "1 job leaves 4 GPUs: drain of the node.",
       "2 jobs leave 8 GPUs for it.",
-      "Has its room reserved on n1, n2, n3 and 1 more, and starts when it is free.",
+      "Has its room reserved on n1, n2 and 2 more, and starts when it is free.",
     ]);
   });
 });

@@ -1,4 +1,5 @@
 // The queue as people ask for it: who waits in which place, who is held or paused, who runs with less than it wants.
+import { brief } from "../../lib/records";
 import { count, duration } from "../../lib/words";
 import type { LiveJob } from "../../live/shapes";
 
@@ -65,14 +66,6 @@ export function queueText(waiting: readonly Place[], free: number, now: number):
 /** Why it waits, in a sentence. */
 export function whyText(job: LiveJob, ahead: number): string {
   const why = job.why || job.note;
-  if (why) return sentence(why);
+  if (why) return brief(why);
   return ahead === 0 ? "It is first, and has not been tried yet." : "No reason is on record yet.";
 }
-
-export function sentence(text: string): string {
-  const whole = text.trim();
-  return whole.charAt(0).toUpperCase() + whole.slice(1) + (/[.!?…]$/.test(whole) ? "" : ".");
-}
-
-/** `4 GPUs`, `0.5 GPUs`, `2 × 4GiB` of parts. */
-export const gpusText = (job: LiveJob): string => (/^[\d.]+$/.test(job.gpus_text) ? `${job.gpus_text} ${job.gpus_text === "1" ? "GPU" : "GPUs"}` : job.gpus_text);

@@ -1,11 +1,10 @@
-import type { ComponentChildren } from "preact";
-
 import { now } from "../../lib/clock";
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { count } from "../../lib/words";
 import type { Live } from "../../live/live";
 import { Ago } from "../../ui/Ago";
+import { Answer } from "../../ui/Answer";
 import { SeqLink } from "../../ui/Links";
 
 const LOOK_EVERY_S = 10;
@@ -31,19 +30,19 @@ export function Chain({ pool, live, archive }: { pool: string; live: Live; archi
   return (
     <section class="card chain" aria-label="Chain and seals">
       <dl class="body answers">
-        <Fact name="Head of the log">
+        <Answer name="Head of the log">
           <strong class="number"><SeqLink pool={pool} seq={live.seq.value} /></strong>
           {live.time.value && <span class="soft"> <Ago at={live.time.value} /></span>}
-        </Fact>
-        <Fact name="Chain">
+        </Answer>
+        <Answer name="Chain">
           {found ? (
             found.ok ? <span class="good">✓ verified by the archive up to #{found.next_seq - 1}</span> : <span class="bad">✗ broken: {found.broken}</span>
           ) : (
             <Unknown archive={archive} failed={Boolean(asked.failure)} />
           )}
           {found && found.behind !== null && found.behind > 0 && <span class="soft">, {count(found.behind, "message")} behind</span>}
-        </Fact>
-        <Fact name="Newest seal">
+        </Answer>
+        <Answer name="Newest seal">
           {found ? (
             found.sealed > 0 ? (
               <>
@@ -56,21 +55,12 @@ export function Chain({ pool, live, archive }: { pool: string; live: Live; archi
           ) : (
             <Unknown archive={archive} failed={Boolean(asked.failure)} />
           )}
-        </Fact>
-        <Fact name="Orphans">
+        </Answer>
+        <Answer name="Orphans">
           {orphans === null ? <span class="soft">not known</span> : orphans === 0 ? "none" : <>{count(orphans, "message")} <span class="soft">did not continue the chain and were passed over</span></>}
-        </Fact>
+        </Answer>
       </dl>
     </section>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }
 

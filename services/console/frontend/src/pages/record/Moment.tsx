@@ -1,11 +1,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 
-import { archivePath, get, poolPath, Refusal } from "../../lib/api";
+import { archivePath, asRefusal, get, poolPath, type Refusal } from "../../lib/api";
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { plainLine } from "../../lib/plain";
-import { summary, typeWords } from "../../lib/records";
+import { brief, summary, typeWords } from "../../lib/records";
+import { gpusText } from "../../lib/terms";
 import { count, moment } from "../../lib/words";
 import type { Board, LiveJob, NodeCells } from "../../live/shapes";
 import { Button } from "../../ui/Button";
@@ -14,7 +15,6 @@ import { JobLink, SeqLink } from "../../ui/Links";
 import { MapLegend, MiniMap } from "../../ui/MiniMap";
 import { changes } from "../decision/changes";
 import type { RecordItem } from "../job/shapes";
-import { gpusText } from "../queue/waiting";
 import { moveTo, type Span, stepTo } from "./play";
 
 const PLAY_EVERY_MS = 700;
@@ -53,7 +53,7 @@ export function Moment({ pool, at, head, archive, go, close }: { pool: string; a
         else playing.value = 0;
       } catch (error) {
         if (stop.signal.aborted) return;
-        failure.value = error instanceof Refusal ? error : new Refusal(0, "Something went wrong in this page", String(error));
+        failure.value = asRefusal(error);
         playing.value = 0;
       }
     };
@@ -76,7 +76,7 @@ export function Moment({ pool, at, head, archive, go, close }: { pool: string; a
       const found = await get<Then>(`${poolPath(pool, "at")}?time=${encodeURIComponent(/^\d{4}-\d\d-\d\d[ T]\d\d:\d\d/.test(text) && !/[Z+]/.test(text) ? `${text.replace(" ", "T")}${/:\d\d:\d\d/.test(text) ? "" : ":00"}Z` : text)}`);
       go(found.seq);
     } catch (error) {
-      failure.value = error instanceof Refusal ? error : new Refusal(0, "Something went wrong in this page", String(error));
+      failure.value = asRefusal(error);
     }
   };
   const then = shown.value;
@@ -146,7 +146,7 @@ function Shown({ pool, then, before, stale }: { pool: string; then: Then; before
         <ol class="queue-then">
           {queue.slice(0, MOST_QUEUED).map((job) => (
             <li key={job.job}>
-              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {gpusText(job)}{job.why && <>: <bdi>{plainLine(job.why)}</bdi></>}</span>
+              <JobLink pool={pool} job={job.job} /> <span class="soft">{job.class}, {gpusText(job)}{job.why && <>. <bdi title={plainLine(job.why)}>{brief(job.why)}</bdi></>}</span>
             </li>
           ))}
         </ol>

@@ -8,10 +8,9 @@ import { Button } from "../../ui/Button";
 import { Dialog } from "../../ui/Dialog";
 import { decisionPath, jobPath } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
-import { Sections } from "../../ui/Sections";
+import { type Explained, Sections } from "../../ui/Sections";
 import { Verify } from "../decision/Verify";
 import type { RecordItem } from "../job/shapes";
-import type { Explained } from "../job/Waits";
 import "../decision/decision.css";
 
 interface Whole extends RecordItem {

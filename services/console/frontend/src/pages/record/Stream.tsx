@@ -12,7 +12,7 @@ import { Empty } from "../../ui/Empty";
 import { JobLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import type { RecordItem } from "../job/shapes";
-import { askedOf, type Filter, matches, merged, NO_FILTER, type Row } from "./rows";
+import { askedOf, type Filter, matches, merged, NO_FILTER } from "./rows";
 import { useRecords } from "./useRecords";
 
 const SHOWN = 100;
@@ -79,7 +79,7 @@ export function Stream({ pool, live, archive, filter, set, open }: Props) {
   );
 }
 
-function Line({ pool, row, open }: { pool: string; row: Row; open: (seq: number) => void }) {
+function Line({ pool, row, open }: { pool: string; row: EventLine; open: (seq: number) => void }) {
   return (
     <li class="stream-row">
       <button type="button" class="stream-seq number" onClick={() => open(row.seq)} title="Open this record">#{row.seq}</button>

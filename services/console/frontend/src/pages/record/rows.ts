@@ -3,17 +3,6 @@ import { isQuiet, summary, typeWords } from "../../lib/records";
 import type { EventLine } from "../../live/shapes";
 import type { RecordItem } from "../job/shapes";
 
-export interface Row {
-  seq: number;
-  time: string;
-  type: string;
-  word: string;
-  job: string | null;
-  project: string | null;
-  node: string | null;
-  text: string;
-}
-
 export interface Filter {
   type: string;
   job: string;
@@ -37,7 +26,7 @@ export function queryOf(filter: Filter): string {
   return found.join("&");
 }
 
-export function fromRecord(record: RecordItem): Row {
+export function fromRecord(record: RecordItem): EventLine {
   const data = record.data ?? {};
   const asker = data.asker as { job?: string } | undefined;
   return {
@@ -48,13 +37,12 @@ export function fromRecord(record: RecordItem): Row {
 }
 
 /** All records once, the newest first; what the live stream tells in words comes before the archive's fields. */
-export function merged(lines: EventLine[], records: RecordItem[], most: number): Row[] {
-  const rows = new Map<number, Row>(records.map((record) => [record.seq, fromRecord(record)]));
+export function merged(lines: EventLine[], records: RecordItem[], most: number): EventLine[] {
+  const rows = new Map<number, EventLine>(records.map((record) => [record.seq, fromRecord(record)]));
   for (const line of lines) {
     const known = rows.get(line.seq);
-    const told: Row = { seq: line.seq, time: line.time, type: line.type, word: line.word, job: line.job, project: line.project, node: line.node, text: line.text };
     const again = known && known.word === line.word && known.job !== line.job; // one record, several jobs
-    rows.set(line.seq, again ? { ...known, text: `${known.text}; ${line.job}: ${line.text}` } : { ...told, job: told.job ?? known?.job ?? null, node: told.node ?? known?.node ?? null });
+    rows.set(line.seq, again ? { ...known, text: `${known.text}; ${line.job}: ${line.text}` } : { ...line, job: line.job ?? known?.job ?? null, node: line.node ?? known?.node ?? null });
   }
   return [...rows.values()].sort((left, right) => right.seq - left.seq).slice(0, most);
 }
@@ -62,7 +50,7 @@ export function merged(lines: EventLine[], records: RecordItem[], most: number):
 const has = (text: string | null, part: string): boolean => (text ?? "").toLowerCase().includes(part.trim().toLowerCase());
 
 /** Every field that is filled must fit. project: of an archive's row it is not known here, the archive has judged it. */
-export function matches(row: Row, filter: Filter): boolean {
+export function matches(row: EventLine, filter: Filter): boolean {
   return (
     (filter.quiet !== "" || !isQuiet(row.type) || Boolean(filter.type || filter.words)) &&
     (!filter.type || has(row.word, filter.type) || has(row.type, filter.type) || has(typeWords(row.type), filter.type)) &&

@@ -1,10 +1,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 
-import { archivePath, get, Refusal } from "../../lib/api";
+import { archivePath, asRefusal, get, type Page, type Refusal } from "../../lib/api";
 import type { Archive } from "../../lib/archive";
 import type { Live } from "../../live/live";
-import type { Page, RecordItem } from "../job/shapes";
+import type { RecordItem } from "../job/shapes";
 
 const AT_FIRST = 100;
 const OLDER = 200;
@@ -33,7 +33,7 @@ export function useRecords(pool: string, asked: string, archive: Archive, live: 
       const page = await get<Page<RecordItem>>(archivePath(pool, `records?${query}${asked}`), signal);
       if (!signal?.aborted) state.value = { ...state.peek(), ...take(page), loading: false, failure: null };
     } catch (error) {
-      if (!signal?.aborted) state.value = { ...state.peek(), loading: false, failure: error instanceof Refusal ? error : new Refusal(0, "Something went wrong in this page", String(error)) };
+      if (!signal?.aborted) state.value = { ...state.peek(), loading: false, failure: asRefusal(error) };
     } finally {
       busy.current = false;
     }

@@ -1,13 +1,14 @@
 import type { Refusal } from "../../lib/api";
 import { now } from "../../lib/clock";
+import { gpuTime } from "../../lib/terms";
 import { count } from "../../lib/words";
 import type { Live } from "../../live/live";
-import { gpuTime } from "../../actions/words";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { DataTable } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { Failure } from "../../ui/Failure";
+import { FaultList } from "../../ui/FaultList";
 import { JobLink, SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { fate, told, VERDICTS, type Plan } from "./plan";
@@ -38,14 +39,7 @@ function Faults({ plan }: { plan: Plan }) {
   return (
     <>
       <Badge tone="bad">! {count(plan.faults.length, "fault")}</Badge>
-      <ul class="faults">
-        {plan.faults.map((fault, at) => (
-          <li key={at}>
-            {fault.line !== undefined && <span class="soft">line {fault.line} · </span>}
-            {fault.field && <code>{fault.field}</code>} {fault.text}
-          </li>
-        ))}
-      </ul>
+      <FaultList faults={plan.faults} />
     </>
   );
 }

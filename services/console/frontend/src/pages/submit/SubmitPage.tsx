@@ -14,6 +14,7 @@ import { Card } from "../../ui/Card";
 import { Failure } from "../../ui/Failure";
 import { jobPath } from "../../ui/Links";
 import { draft, keepDraft } from "./drafts";
+import { Switch } from "../../ui/Switch";
 import { Editor } from "./Editor";
 import { JobDraft, jobKey } from "./job";
 import { JobForm } from "./JobForm";
@@ -49,7 +50,7 @@ function Writing({ pool }: { pool: string }) {
       <div class="page-head">
         <h1>Submit a job</h1>
         <span class="spring" />
-        <Tabs view={view.value} show={show} />
+        <Switch legend="Show the job as" options={[["form", "Form"], ["yaml", "YAML"]]} value={view.value} onChange={show} />
         <Button quiet onClick={() => job.clear()} disabled={empty}>
           Begin anew
         </Button>
@@ -59,7 +60,7 @@ function Writing({ pool }: { pool: string }) {
           {view.value === "yaml" ? (
             <>
               <Editor label="The job as YAML" value={yaml} onInput={(text) => job.write(text)} faults={faults} />
-              {job.more.value.length > 0 && <More texts={job.more.value} />}
+              {job.more.value.length > 0 && !faults.length && <More texts={job.more.value} />}
             </>
           ) : job.fields.value === null ? (
             <div class="state" data-kind="empty">
@@ -73,7 +74,7 @@ function Writing({ pool }: { pool: string }) {
             </div>
           ) : (
             <>
-              {job.comments.value && <p class="note">The YAML has comments. A change in the form writes it anew, without them.</p>}
+              {job.comments.value && <p class="caution">The YAML has comments. A change in the form writes it anew, without them.</p>}
               <JobForm pool={pool} of={{ fields: job.fields.value, faults: byField(faults), set: (some) => job.set(some) }} />
             </>
           )}
@@ -136,22 +137,9 @@ function Sender({ pool, yaml, job, hindrance: why, cut }: { pool: string; yaml: 
 
 function More({ texts }: { texts: string[] }) {
   return (
-    <p class="note">
+    <p class="caution">
       This is more than the form shows, and stays as it is: {texts.slice(0, 3).join("; ")}
       {texts.length > 3 && ` and ${texts.length - 3} more`}.
     </p>
-  );
-}
-
-function Tabs({ view, show }: { view: View; show: (view: View) => void }) {
-  return (
-    <div class="switch" role="group" aria-label="Show the job as">
-      <button type="button" aria-pressed={view === "form"} onClick={() => show("form")}>
-        Form
-      </button>
-      <button type="button" aria-pressed={view === "yaml"} onClick={() => show("yaml")}>
-        YAML
-      </button>
-    </div>
   );
 }

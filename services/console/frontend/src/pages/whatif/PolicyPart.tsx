@@ -9,6 +9,7 @@ import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
 import { Failure } from "../../ui/Failure";
+import { FaultList } from "../../ui/FaultList";
 import { SeqLink } from "../../ui/Links";
 import { Loading } from "../../ui/Loading";
 import { draft, dropDraft, keepDraft } from "../submit/drafts";
@@ -66,7 +67,7 @@ function Changing({ pool, policy }: { pool: string; policy: Policy }) {
           }
         >
           {kept.value && kept.value.seq !== policy.seq && (
-            <p class="note">
+            <p class="caution">
               Another policy has come into force since you began: yours is made from that of record #{kept.value.seq}. What differs is shown against the one that holds now.
             </p>
           )}
@@ -99,14 +100,7 @@ function Changes({ state, changed, again }: { state: Latest<string, PolicyPlan>[
       {faults.length > 0 && (
         <>
           <Badge tone="bad">! It is no policy</Badge>
-          <ul class="faults">
-            {faults.map((fault, at) => (
-              <li key={at}>
-                {fault.line !== undefined && <span class="soft">line {fault.line} · </span>}
-                {fault.field && <code>{fault.field}</code>} {fault.text}
-              </li>
-            ))}
-          </ul>
+          <FaultList faults={faults} />
         </>
       )}
       {!faults.length && (

@@ -5,13 +5,14 @@ import { Badge } from "../../ui/Badge";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
 import { JobLink } from "../../ui/Links";
+import { Switch } from "../../ui/Switch";
 import { GROUP_FIELDS, gpuHours, groupRows, HEADS, hours, LABELS, shares, summary, totals, verdict, VERDICTS, type GroupField, type GroupRow, type Measure, type MovedJob, type WhatIfResult } from "./result";
 
 /** What happened, the same simulated again, and under the other policy, side by side. */
 export function ResultView({ pool, result, report, outdated }: { pool: string; result: WhatIfResult; report: string | null; outdated: boolean }) {
   return (
     <div class="result">
-      {outdated && <p class="note">The policy above has been changed since this was simulated.</p>}
+      {outdated && <p class="caution">The policy above has been changed since this was simulated.</p>}
       <Card
         title="What it comes to"
         aside={
@@ -20,9 +21,9 @@ export function ResultView({ pool, result, report, outdated }: { pool: string; r
           </span>
         }
       >
-        <p class="verdict">{summary(result)}</p>
+        <p class="result-verdict">{summary(result)}</p>
         <Totals rows={totals(result)} />
-        <div class="trust">
+        <div class="result-trust">
           <strong>How sure this is</strong>
           <p>{result.trust}</p>
           <p class="soft">“Observed” is what the log says. “Simulated again” is the same engine under the policies that were in force: what it is off by is the error of “other policy”, too.</p>
@@ -91,15 +92,7 @@ function Groups({ result }: { result: WhatIfResult }) {
   return (
     <Card
       title="By class and project"
-      aside={
-        <div class="switch wrapping" role="group" aria-label="Which figure">
-          {options.map(([each, name]) => (
-            <button key={each} type="button" aria-pressed={chosen.value === each} onClick={() => (chosen.value = each)}>
-              {name}
-            </button>
-          ))}
-        </div>
-      }
+      aside={<Switch wrapping legend="Which figure" options={options} value={chosen.value} onChange={(next) => (chosen.value = next)} />}
     >
       <DataTable
         caption="By class and project"
@@ -113,7 +106,7 @@ function Groups({ result }: { result: WhatIfResult }) {
           { head: "Side by side", cell: (row) => <Three row={row} most={most} /> },
         ]}
       />
-      <p class="legend soft" aria-hidden="true">
+      <p class="runs-key soft" aria-hidden="true">
         {LABELS.map((label) => (
           <span key={label}>
             <i data-run={label} /> {HEADS[label]}

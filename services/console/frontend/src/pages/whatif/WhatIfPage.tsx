@@ -1,5 +1,6 @@
 import { useLocation } from "preact-iso";
 
+import { Switch } from "../../ui/Switch";
 import { JobPart } from "./JobPart";
 import { PolicyPart } from "./PolicyPart";
 import "../submit/submit.css";
@@ -16,14 +17,7 @@ export default function WhatIfPage({ pool }: { pool: string }) {
         <h1>What if</h1>
         <span class="soft">Nothing here is sent to anybody.</span>
         <span class="spring" />
-        <div class="switch" role="group" aria-label="What is to be tried">
-          <button type="button" aria-pressed={!policy} onClick={() => show("job")}>
-            A job
-          </button>
-          <button type="button" aria-pressed={policy} onClick={() => show("policy")}>
-            Another policy
-          </button>
-        </div>
+        <Switch legend="What is to be tried" options={[["job", "A job"], ["policy", "Another policy"]]} value={policy ? "policy" : "job"} onChange={show} />
       </div>
       {policy ? <PolicyPart key={pool} pool={pool} /> : <JobPart key={pool} pool={pool} />}
     </div>

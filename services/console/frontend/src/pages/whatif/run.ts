@@ -1,7 +1,6 @@
 import { signal } from "@preact/signals";
 
-import { asRefusal } from "../../actions/requests";
-import { get, poolPath, post, Refusal, remove } from "../../lib/api";
+import { asRefusal, get, poolPath, post, Refusal, remove } from "../../lib/api";
 import { draft, dropDraft, keepDraft } from "../submit/drafts";
 import type { WhatIfResult } from "./result";
 import type { Ends } from "./stretch";

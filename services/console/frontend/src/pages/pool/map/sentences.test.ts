@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { aJob, aNode, FREE, held, jobMap, leaving } from "../rows.fixture";
-import { cellSays, listed, runText } from "./sentences";
+import { cellSays, runText } from "./sentences";
 import { level, meanUtilisation } from "./telemetry";
 
 const NOW = Date.parse("2026-01-01T00:05:00Z");
@@ -43,7 +43,6 @@ describe("what a GPU says of itself", () => {
 
   it("in a line of the table", () => {
     expect(runText({ from: 0, to: 3, cell: leaving("a", "b") })).toBe("GPU 0–3: a is leaving, then b");
-    expect(listed(["a", "b", "c", "d", "e", "f"])).toBe("a, b, c and 3 more");
   });
 });
 

@@ -1,5 +1,6 @@
 // What is to be said of a GPU and of a node, for the tooltip, for screen readers and for the table.
-import { bytes, duration } from "../../../lib/words";
+import { few } from "../../../lib/terms";
+import { bytes, capital, duration } from "../../../lib/words";
 import type { Cell, LiveJob, NodeCells, NodeTelemetry } from "../../../live/shapes";
 import { jobOfTask, type Run } from "./selecting";
 
@@ -28,7 +29,7 @@ export function cellSays(
   const said: string[] = [];
   if (state === "held" && holder !== null) said.push(`${holder} holds it${since(job, now)}.`);
   else if (state === "leaving" && holder !== null) said.push(leaves(holder, job, now));
-  else if (state === "shared") said.push(`Shared by ${listed([...new Set(sharers)])}.`);
+  else if (state === "shared") said.push(`Shared by ${few([...new Set(sharers)], 4)}.`);
   else if (state === "reserved") said.push(`Nobody is on it; it is reserved for ${promised ?? "a job"}.`);
   else if (state === "free") said.push(node.state === "ready" ? "Free." : "Nobody is on it.");
   else if (state === "quarantined") said.push(`Quarantined: nobody gets it until it is proved clean${because(trouble)}.`);
@@ -68,15 +69,6 @@ const whom = (name: string, jobs: ReadonlyMap<string, LiveJob>): string => {
 /** `project research, class batch` */
 export const belongs = (job: LiveJob): string => `${job.project ? `project ${job.project}` : "no project"}, class ${job.class}, priority ${job.priority}`;
 
-export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
-/** `a`, `a and b`, `a, b and 3 more`. */
-export function listed(names: readonly string[], most = 4): string {
-  if (names.length <= 1) return names[0] ?? "";
-  if (names.length > most) return `${names.slice(0, most - 1).join(", ")} and ${names.length - most + 1} more`;
-  return `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-}
-
 /** `GPU 0–3: train-1`, for one line of a table. */
 export const runText = ({ from, to, cell }: Run): string => `${from === to ? `GPU ${from}` : `GPU ${from}–${to}`}: ${holdText(cell)}`;
 
@@ -88,7 +80,7 @@ export function holdText([state, holder, promised, sharers, trouble]: Cell): str
     case "leaving":
       return `${holder ?? "somebody"} is leaving${then}`;
     case "shared":
-      return `shared by ${listed([...new Set(sharers.map(jobOfTask))])}${then}`;
+      return `shared by ${few([...new Set(sharers.map(jobOfTask))], 4)}${then}`;
     case "reserved":
       return `reserved for ${promised ?? "a job"}`;
     case "free":

@@ -1,0 +1,27 @@
+"""The machine's clock and boot, and files that are whole."""
+
+import json
+import os
+import time
+from typing import Any
+
+
+def boottime_us() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def write_json(path: str, content: dict[str, Any]) -> None:
+    """Whole or not at all, also after a power loss. (The agent has its own; a supervisor can import none of ours.)"""
+    with open(f"{path}.new", "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.new", path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)

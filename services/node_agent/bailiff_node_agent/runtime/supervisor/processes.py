@@ -1,0 +1,66 @@
+"""Processes of this machine, each named for ever, and signals that reach no other."""
+
+import os
+import signal
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """One living process. The pid alone may be used again; pid and start name one process for ever."""
+
+    pid: int
+    started: int  # clock ticks since boot
+    parent: int
+    group: int
+    session: int
+
+
+def read_process(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The program's name stands in parentheses and may contain spaces and parentheses of its own.
+    state, parent, group, session, *rest = line[line.rindex(b")") + 2 :].split()
+    threads, started = int(rest[13]), int(rest[15])
+    # A main thread that has ended looks like a zombie while other threads of it still run.
+    if state in (b"Z", b"X") and threads <= 1:
+        return None
+    return Process(pid, started, int(parent), int(group), int(session))
+
+
+def scan() -> list[Process]:
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdecimal())
+    return [process for process in found if process]
+
+
+def descendants(ancestors: set[int], processes: list[Process]) -> list[Process]:
+    children: dict[int, list[Process]] = {}
+    for process in processes:
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    seen, todo = set(ancestors), list(ancestors)
+    while todo:
+        for child in children.get(todo.pop(), []):
+            if child.pid not in seen:
+                seen.add(child.pid)
+                found.append(child)
+                todo.append(child.pid)
+    return sorted(found)
+
+
+def send(process: Process, signum: int) -> None:
+    """Signal this very process, never another one that has got its pid since."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        now = read_process(process.pid)
+        if now and now.started == process.started:
+            signal.pidfd_send_signal(handle, signum)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)

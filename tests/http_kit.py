@@ -1,0 +1,59 @@
+"""A service under test that answers over HTTP: the real one in this process, and what one asks it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import httpx
+
+PATIENCE_S = 60.0
+POLL_S = 0.02
+
+
+class Service(Protocol):
+    """What runs until it is told to stop."""
+
+    @property
+    def address(self) -> str:
+        """Where it answers; empty until it does."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """All of its life."""
+
+
+@asynccontextmanager
+async def serving(service: Service, ready: Callable[[], bool]) -> AsyncIterator[httpx.AsyncClient]:
+    """Who asks it, while it runs; from when it answers and is ready."""
+    stop = asyncio.Event()
+    work = asyncio.create_task(service.run(stop))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not ready() or not service.address:
+                if work.done():
+                    work.result()
+                await asyncio.sleep(POLL_S)
+        async with httpx.AsyncClient(base_url=service.address, timeout=PATIENCE_S) as http:
+            yield http
+    finally:
+        stop.set()
+        await work
+
+
+async def get(http: httpx.AsyncClient, path: str, **parameters: Any) -> Any:
+    """The answer, which must be one."""
+    answer = await http.get(path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def refused(http: httpx.AsyncClient, status: int, path: str, **parameters: Any) -> Any:
+    """The problem."""
+    return problem(await http.get(path, params=parameters), status)
+
+
+def problem(answer: httpx.Response, status: int) -> Any:
+    """What it says, where it has to be a refusal."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()
