@@ -29,7 +29,7 @@ up: install ## start the same system and leave it running
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
-test: check ## everything that is quick (on WORKERS=2 cores; APART=1: services one at a time): checks, unit, property, contract, simulation, real Kafka, kill -9
+test: check ## everything that is quick (on WORKERS=2 cores; APART=1: services one at a time)
 	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(if $(APART),$(STILL))
 	$(if $(APART),$(BIN)/python -m pytest $(QUICK) -n 0 tests $(STILL:%=--ignore=%))
 
