@@ -7,8 +7,8 @@ STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
 QUICK := -q -m "not long and not gpu and not compose"
-# Folders whose tests start no services and wait for none: several at a time do not starve each other.
-STILL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz
+# Folders whose tests start no whole system: several at a time do not starve each other.
+SMALL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz tests/contract tests/integration
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo up down test test-apart test-long test-compose test-gpu chaos check docs web bench clean
@@ -32,9 +32,9 @@ down: ## end what `make up` started; its state stays in .bailiff
 test: check ## everything that is quick (on WORKERS=2 cores): checks, unit, property, contract, simulation, real Kafka, kill -9
 	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile
 
-test-apart: check ## the same tests; those that start services one at a time, so that none starves another (what CI runs)
-	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(STILL)
-	$(BIN)/python -m pytest $(QUICK) -n 0 tests $(STILL:%=--ignore=%)
+test-apart: check ## the same tests; those that start whole systems one at a time, so that none starves another (what CI runs)
+	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(SMALL)
+	$(BIN)/python -m pytest $(QUICK) -n 0 tests $(SMALL:%=--ignore=%)
 
 test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600
