@@ -36,14 +36,14 @@ def measure(run: Run) -> list[Row]:
     finally:
         stack.close()
     run.say(
-        f"from the first archived batch to the last: {seconds:.1f} s; processor time: auditor with its helper {processor:.1f} s, "
+        f"from the first archived batch to the last: {seconds:.1f} s; processor time: auditor {processor:.1f} s, "
         f"PostgreSQL {database:.1f} s"
     )
     what = f"records archived, catching up {len(wires):,}, Kafka to PostgreSQL"
     bare = {"baseline": baseline, "baseline_is": "COPY of the same bytes into a table without anything else"}
     return [
         Row(what, len(wires) / seconds, "/s", target="≥ 20,000 /s", **bare),
-        Row(f"{what}, per second of the auditor's and its helper's processor time", len(wires) / processor, "/s"),
+        Row(f"{what}, per second of the auditor's processor time", len(wires) / processor, "/s"),
         Row(f"{what}, per second of PostgreSQL's processor time", len(wires) / database, "/s"),
     ]
 

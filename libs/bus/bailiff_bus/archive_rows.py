@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from bailiff_core.records import Record, decisions, facts
-from bailiff_core.records.payload import Decision
+from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
 from .archive import packed
@@ -31,24 +31,24 @@ JobIn = Callable[[Any], str | None]
 
 def record_row(domain: int, message: Message, record: Record, digest: bytes) -> tuple[Any, ...]:
     """A record's row, as `RECORD_COLUMNS` has it. digest: its hash."""
+    of = _kind_of(record)
     return (
         domain, record.seq, message.offset, message.time, EPOCH_START + record.time * MICROSECOND, record.epoch, record.turn,
-        record.type.removeprefix("bailiff.audit."), isinstance(record.data, Decision),
-        _job_in(type(record.data))(record.data) or None, record.actor or None, digest, message.key, packed(message.headers),
-        message.value,
+        record.type.removeprefix("bailiff.audit."), issubclass(of, Decision), _job_in(of)(record.data) or None,
+        record.actor or None, digest, message.key, packed(message.headers), message.value,
     )  # fmt: skip
 
 
 def record_bytes(domain: int, message: Message, headers: bytes, record: Record, digest: bytes) -> bytes:
     """The same row as binary COPY has it; all of them stand between `COPY_BEGIN` and `COPY_END`. headers: as `packed`."""
-    kind, job_in = _kind(record.type, type(record.data))
+    alike, job_in = _alike(record.type, _kind_of(record))
     job, key, value = job_in(record.data), message.key, message.value
     return b"".join([
         _numbers(
             len(RECORD_COLUMNS), 2, domain, 8, record.seq, 8, message.offset, 8, message.time, 8, record.time - YEAR_2000,
             8, record.epoch, 8, record.turn,
         ),
-        kind, _field(job.encode()) if job else _NULL,
+        alike, _field(job.encode()) if job else _NULL,
         _field(record.actor.encode()) if record.actor else _NULL, _HASH, digest, _NULL if key is None else _field(key),
         _length(len(headers)), headers, _length(len(value)), value,
     ])  # fmt: skip
@@ -58,20 +58,24 @@ def _field(raw: bytes) -> bytes:
     return _length(len(raw)) + raw
 
 
+def _kind_of(record: Record) -> type[Payload]:
+    return Payload if record.data is None else type(record.data)
+
+
 @cache
-def _kind(name: str, kind: type[Any]) -> tuple[bytes, JobIn]:
-    """Type and decision, and how to find the job, of all records of this type."""
+def _alike(name: str, kind: type[Payload]) -> tuple[bytes, JobIn]:
+    """The columns type and decision, and how to find the job, of all records of this type."""
     return _field(name.removeprefix("bailiff.audit.").encode()) + _field(bytes([issubclass(kind, Decision)])), _job_in(kind)
 
 
 @cache
-def _job_in(kind: type[Any]) -> JobIn:
+def _job_in(kind: type[Payload]) -> JobIn:
     """How to find the job that data of this type is mainly about: empty, or None, where there is none."""
     if kind is facts.JobSubmitted:
         return attrgetter("demand.job")
     if kind in (decisions.PreemptionDecided, decisions.PreemptionRefused):
         return attrgetter("asker.job")
-    return attrgetter("job") if "job" in getattr(kind, "model_fields", ()) else _no_job
+    return attrgetter("job") if "job" in kind.model_fields else _no_job
 
 
 def _no_job(_: object) -> None:

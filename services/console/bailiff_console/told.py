@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff.events import events_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES, Record
