@@ -36,7 +36,7 @@ FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].s
 
 @dataclass
 class Seen:
-    """Milliseconds: first paint, until the map is there, per record until painted. Heap in MB after a third of the hour and all."""
+    """Milliseconds: first paint, until the map is there, per record until painted. Heap in MB after a third, and all of it."""
 
     paint: float
     map: float
