@@ -66,11 +66,14 @@ def _container() -> Iterator[str]:
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-    port = free_port()  # known beforehand, because Kafka itself tells clients where to reach it
+    # Known beforehand, because Kafka itself tells clients where to reach it, and the same inside: the broker goes to its own
+    # advertised address too, to ask whether a partition is in a transaction. Nobody there, and what is sent in one is refused
+    # with NotEnoughReplicas.
+    port = free_port()
     settings = {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
-        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_LISTENERS": f"PLAINTEXT://:{port},CONTROLLER://:9093",
         "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
@@ -85,7 +88,7 @@ def _container() -> Iterator[str]:
         "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
         "KAFKA_MESSAGE_MAX_BYTES": str(4 * 1024 * 1024),
     }
-    container = DockerContainer(_IMAGE).with_bind_ports(9092, port).with_envs(**settings)
+    container = DockerContainer(_IMAGE).with_bind_ports(port, port).with_envs(**settings)
     with container.waiting_for(LogMessageWaitStrategy("Kafka Server started")):
         yield f"127.0.0.1:{port}"
 

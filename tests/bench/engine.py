@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.builders import HOUR, Sketch, group
 
-from bailiff_bus.runtime import YOUNG_OBJECTS
+from bailiff_bus.garbage import look_seldom
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold.register import FOLDS
 from bailiff_core.model.demand import JobDemand
@@ -36,7 +36,7 @@ STAYS = 5
 
 def measure(run: Run) -> list[Row]:
     """Section 6 of the policy engine's issue."""
-    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    look_seldom()
     sizes = (100, 1_000) if run.quick else (100, 1_000, 10_000)
     rows = [row for nodes in sizes for row in _decisions(run, nodes, 40 if run.quick else 200)]
     for measured in (_impossible, _large_reclaim, _one_pass, _fair_share):

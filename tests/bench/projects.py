@@ -5,14 +5,13 @@ leaving when the next job arrives, so `own-room` has promises to look at; who ma
 Times are of the processor.
 """
 
-import gc
 import time
 from statistics import median
 from typing import Any
 
 from tests.builders import HOUR, Sketch, group
 
-from bailiff_bus.runtime import YOUNG_OBJECTS
+from bailiff_bus.garbage import look_seldom
 from bailiff_core.engine import LOGIC
 from bailiff_core.fold.register import FOLDS
 from bailiff_core.model.demand import JobDemand
@@ -34,7 +33,7 @@ STAYS = 5
 
 def measure(run: Run) -> list[Row]:
     """One decision with projects, by the size of the cluster."""
-    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    look_seldom()
     sizes = (100, 1_000) if run.quick else (100, 1_000, 10_000)
     return [row for scope in ("project", "pool") for nodes in sizes for row in _decisions(run, nodes, scope)]
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from tests.log_builder import SECOND, Story, policy
 
 from bailiff.replaying import replay
+from bailiff_bus.garbage import look_seldom
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import Wire, facts
@@ -26,7 +27,8 @@ MOST_AT_ONCE = 200  # as admission takes requests
 
 
 def measure(run: Run) -> list[Row]:
-    """In memory, without Kafka."""
+    """In memory, without Kafka; garbage is looked for as by the command."""
+    look_seldom()
     rounds = 40 if run.quick else 160
     return [
         _measured(run, "four fifths full", history(rounds, full=80, waiting=0)),

@@ -12,7 +12,7 @@ import yaml
 from tests.console_kit import ConsoleProcess
 from tests.system import POLICY, System
 
-from bailiff import present
+from bailiff.present.policy import policy_in_force
 from bailiff_core.model.policy import Policy
 
 pytestmark = pytest.mark.kafka
@@ -127,7 +127,7 @@ async def _rejected(person: Person) -> tuple[str, str]:
 
 
 async def _what_if(person: Person, pool: Any) -> None:
-    document = present.policy(pool)["policy"]
+    document = policy_in_force(pool)["policy"]
     document["preemption"]["verbs"] = ["allocate"]
     begun = await person.ask("what-if", yaml=yaml.safe_dump(document))
     assert begun.status_code == 202, begun.text

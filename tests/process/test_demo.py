@@ -90,4 +90,4 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     rest, _ = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 130, said + rest
     assert "Traceback" not in rest
-    assert wait_until(lambda: left_behind(tmp_path) == [], 10), left_behind(tmp_path)
+    assert wait_until(lambda: left_behind(tmp_path) == [], 60), left_behind(tmp_path)

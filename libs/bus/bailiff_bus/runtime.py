@@ -8,7 +8,6 @@ signal and not inside a task group, because a group waits for ever for a task th
 """
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from structlog.typing import FilteringBoundLogger
 from bailiff_bus import tracing
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.exit_code import ExplainedCode
+from bailiff_bus.garbage import look_seldom
 from bailiff_bus.health import HealthServer
 from bailiff_bus.logs import configure_logs
 from bailiff_bus.metrics import Metrics
@@ -30,7 +30,6 @@ from bailiff_bus.port import BusUnavailable
 from bailiff_bus.settings import Settings, SettingsError, load_settings
 from bailiff_core.records.wire import UnreadableRecord
 
-YOUNG_OBJECTS = 50_000  # a state is many small objects that stay; looking at the new ones every 700 costs a tenth of a fold
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 15.0
 CALM_AFTER = 60.0  # a run of so many seconds was no failed try
@@ -93,7 +92,7 @@ def run(factory: ServiceFactory[Settings], settings: Settings) -> ExitCode:
     """Run the service until SIGTERM or SIGINT; a second signal ends the waiting. Returns the exit code."""
     metrics = Metrics()
     tracing.configure(settings.otlp_endpoint)
-    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+    look_seldom()
 
     async def everything() -> ExitCode:
         host = Host(factory, settings, metrics)

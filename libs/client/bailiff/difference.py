@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from bailiff_core.records import AUDIT_TYPES, Record, Wire, decode
 from bailiff_core.records.wire import UnreadableRecord, time_text
 
-from .eventline import lines
+from .eventline.lines import lines
 
 MOST_FIELDS = 10
 

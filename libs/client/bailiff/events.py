@@ -15,7 +15,10 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import count_text
 
-from .eventline import how_it_ended, lines, node_name, plain
+from .eventline.line import plain
+from .eventline.lines import lines
+from .eventline.of_placing import how_it_ended
+from .eventline.words import node_name
 
 WORDS: Mapping[str, str] = {
     "Submitted": "the job was accepted and waits",

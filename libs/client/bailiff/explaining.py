@@ -21,7 +21,7 @@ from bailiff_core.records import Record, Wire, decode
 from bailiff_core.records.decisions import PreemptionDecided, PreemptionRefused, PreemptionRequested
 from bailiff_core.records.facts import ProposalReceived
 
-from .eventline import lines
+from .eventline.lines import lines
 from .moments import Point
 from .problem import ExitCode, Problem
 

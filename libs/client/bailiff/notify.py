@@ -26,7 +26,7 @@ from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record
 
 from .client import Client
-from .eventline import plain
+from .eventline.line import plain
 from .events import WORDS, EventRow, events_of
 from .followed import Followed
 from .friendly import read_yaml

@@ -9,7 +9,7 @@ from bailiff_core.plan.report import VictimLine
 from bailiff_core.plan.whatif import Answer, what_if
 from bailiff_core.words import cost_text, duration_text
 
-from .eventline import demand_text
+from .eventline.words import demand_text
 from .plantable import displacing
 
 YES_NO = {"starts": "yes", "reserved": "soon", "displaces": "yes, by displacing others", "waits": "no", "rejected": "no"}

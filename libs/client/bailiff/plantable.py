@@ -10,8 +10,8 @@ from rich.text import Text
 from bailiff_core.plan import PlanReport, Round
 from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 
-from .eventline import plain
-from .tables import table
+from .eventline.line import plain
+from .tables.style import table
 
 STYLES = {
     "running": "green", "placed": "green", "reserved": "magenta", "moved": "yellow", "evicted": "yellow",

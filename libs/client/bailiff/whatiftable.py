@@ -5,8 +5,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .eventline import plain
-from .tables import table
+from .eventline.line import plain
+from .tables.style import table
 
 RUNS = ("recorded", "simulated", "other")
 COLUMNS = ("", "recorded", "simulated", "other policy")

@@ -63,14 +63,13 @@ class Replay:
         if self._again is None:
             self._again = decide(self.pool)
         expected = next(self._again, None)
-        found = f"{record.type} {wire.value.decode()}"
         if expected is None:
-            self._differs(record, "the end of the turn", found)
+            self._differs(record, "the end of the turn", _told(record, wire))
             return
         self.decisions += 1
         again = encode(decision_record(self.pool, expected, record.prev, record.turn_end))
         if again != wire:
-            self._differs(record, f"{expected.type_name()} {again.value.decode()}", found)
+            self._differs(record, f"{expected.type_name()} {again.value.decode()}", _told(record, wire))
             if again.value == wire.value:
                 self.difference = Difference(record.seq, record.turn, f"headers {again.headers}", f"{wire.headers}")
             return
@@ -96,3 +95,7 @@ class Replay:
 
     def _differs(self, record: Record, expected: str, found: str) -> None:
         self.difference = Difference(record.seq, record.turn, expected, found)
+
+
+def _told(record: Record, wire: Wire) -> str:
+    return f"{record.type} {wire.value.decode()}"

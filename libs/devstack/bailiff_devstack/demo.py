@@ -20,7 +20,7 @@ from rich.rule import Rule
 
 from bailiff import walk
 from bailiff.client import Client
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff.replaying import replay
 from bailiff_bus.kafka import KafkaBus
 from bailiff_core.records import decisions, facts

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rich.table import Table
 
-from bailiff.eventline import plain
+from bailiff.eventline.line import plain
 from bailiff_core.records import Record, decisions, facts
 
 STAGES: dict[facts.EvictionStage, str] = {

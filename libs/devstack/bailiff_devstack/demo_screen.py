@@ -18,7 +18,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from bailiff.eventline import TONES, WHAT_WIDTH, Line, lines, styled
+from bailiff.eventline.line import TONES, WHAT_WIDTH, Line, styled
+from bailiff.eventline.lines import lines
 from bailiff_core.model.pool import Job, Node, Pool
 from bailiff_core.records import Record
 from bailiff_core.records.facts import EvictionStaged

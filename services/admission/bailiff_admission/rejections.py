@@ -21,7 +21,7 @@ class Rejections:
     def take(
         self, pool: Pool, clock: LogClock, message: Message, rejected: Rejected, source: str | None, message_id: str | None
     ) -> list[InputRejected]:
-        """The rejection as a fact, unless its source has had too many this minute. source, message_id: as far as they are known."""
+        """The rejection as a fact, unless its source has had too many this minute. source, message_id: where they are known."""
         fact = InputRejected(
             topic=message.topic,
             partition=message.partition,

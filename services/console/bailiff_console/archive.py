@@ -6,10 +6,16 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from bailiff_core.model.pool import Pool
+
+from .answers import Answer
+from .live.pools import Pools
 from .problems import Refused, missing, problem
+from .told import LISTS, with_sentences
 
 router = APIRouter()
 LOOK_EVERY_S = 5.0
@@ -20,6 +26,7 @@ ASKED_WITH = ("accept", "accept-encoding", "if-none-match", "last-event-id")
 ANSWERED_WITH = (
     "content-type", "content-encoding", "etag", "cache-control", "retry-after", "vary", "content-length",
 )  # fmt: skip
+KEPT = ("etag", "cache-control")
 NOT_CONFIGURED = "this console was started without the archive: BAILIFF_API names the query interface"
 
 
@@ -44,8 +51,8 @@ class ArchiveProxy:
             await self._look()
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def forward(self, request: Request, path: str) -> Response:
-        """Ask it the same. Raises `Refused` where it is not there."""
+    async def forward(self, request: Request, path: str, pool: Pool | None = None) -> Response:
+        """Ask it the same. pool: whose names are in the sentences that a list of records gets. Raises `Refused`."""
         if self.address is None:
             raise missing(NOT_CONFIGURED)
         if any(part in (".", "..", "") for part in path.split("/")):
@@ -66,6 +73,8 @@ class ArchiveProxy:
             await answer.aclose()
             return problem(502, "the query interface does not take this console's token (BAILIFF_API_TOKEN)")
         headers = {name: answer.headers[name] for name in ANSWERED_WITH if name in answer.headers}
+        if pool is not None and answer.status_code == 200:
+            return await _told(answer, pool, {name: headers[name] for name in KEPT if name in headers})
         return StreamingResponse(_body(answer), answer.status_code, headers)
 
     async def close(self) -> None:
@@ -85,6 +94,16 @@ class ArchiveProxy:
             self._behind = {str(each["domain"]): int(each["behind"] or 0) for each in items}
 
 
+async def _told(answer: httpx.Response, pool: Pool, headers: Mapping[str, str]) -> Response:
+    try:
+        page = orjson.loads(await answer.aread())
+    except httpx.HTTPError as error:
+        raise Refused(503, f"the query interface broke off: {_text(error)}", headers={"retry-after": "2"}) from None
+    finally:
+        await answer.aclose()
+    return Answer({**page, "items": await with_sentences(page["items"], pool)}, headers=headers)
+
+
 async def _body(answer: httpx.Response) -> AsyncIterator[bytes]:
     """Byte for byte; what is cut off there is cut off here."""
     try:
@@ -102,6 +121,9 @@ def _text(error: Exception) -> str:
 
 @router.get("/api/archive/{path:path}")
 async def archive(request: Request, path: str) -> Response:
-    """What the query interface answers at `/v1/…`."""
+    """What the query interface answers at `/v1/…`; lists of records with `word` and `text`: what each says."""
     proxy: ArchiveProxy = request.app.state.archive
-    return await proxy.forward(request, path)
+    pools: Pools = request.app.state.pools
+    listed = LISTS.fullmatch(path)
+    followed = pools.known(listed["pool"]) if listed is not None else None
+    return await proxy.forward(request, path, followed.pool if followed is not None else None)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import MINUTE, SECOND, AnsweringBus, Run, Scribe, command_on
 
-from bailiff import present
 from bailiff.doctor import drain_checks
+from bailiff.present.nodes import node_rows
 from bailiff.problem import ExitCode
 from bailiff_bus import gauges
 from bailiff_bus.metrics import NODES, PAUSED_JOBS
@@ -129,7 +129,7 @@ def test_a_drained_machine_is_shown_everywhere(bailiff: Run, scribe: Scribe) -> 
     samples = [(labels, value) for metric, labels, value in gauges.everything(scribe.pool) if metric is NODES]
     assert (("drained",), 1) in samples
     scribe.finish("train-7")
-    assert [row["state"] for row in present.nodes(scribe.pool)] == ["drained", "ready"]
+    assert [row["state"] for row in node_rows(scribe.pool)] == ["drained", "ready"]
     assert bailiff("undrain", "gpu-01").output.startswith("gpu-01 takes work again")
     assert drain_checks(scribe.pool) == []
 

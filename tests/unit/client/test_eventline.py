@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import GIB, MINUTE, NOON, SECOND, Scribe, finished_story, preemption_story
 
-from bailiff.eventline import TELLERS, lines, styled
+from bailiff.eventline.line import styled
+from bailiff.eventline.lines import TELLERS, lines
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.records import AUDIT_TYPES, Record

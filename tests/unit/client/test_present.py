@@ -10,9 +10,14 @@ from tests.builders import group
 from tests.log_builder import GIB, Story
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, finished_story, preemption_story, quiet_story
 
-from bailiff import present, tables
 from bailiff.cli.session import Output, as_text
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
+from bailiff.present.jobs import JobRow, job_details, job_rows
+from bailiff.present.nodes import node_rows
+from bailiff.present.policy import policy_in_force
+from bailiff.present.pools import pool_row
+from bailiff.tables.jobs import job_block
+from bailiff.tables.nodes import nodes_table
 from bailiff_core.records import facts
 
 
@@ -23,8 +28,8 @@ def scribe() -> Scribe:
     return made
 
 
-def rows(scribe: Scribe, **options: bool) -> dict[str, present.JobRow]:
-    return {row["job"]: row for row in present.jobs(scribe.pool, scribe.now + 5 * SECOND, **options)}
+def rows(scribe: Scribe, **options: bool) -> dict[str, JobRow]:
+    return {row["job"]: row for row in job_rows(scribe.pool, scribe.now + 5 * SECOND, **options)}
 
 
 def test_jobs_come_in_queue_order_and_ended_ones_last(scribe: Scribe) -> None:
@@ -68,13 +73,13 @@ def test_cancelling_and_held_are_states_of_their_own(scribe: Scribe) -> None:
 def test_a_waiting_job_says_why(scribe: Scribe) -> None:
     job = scribe.pool.jobs["train-9"]
     history = [record for record in scribe.records if "train-9" in str(record.data)]
-    found = present.job_details(scribe.pool, job, scribe.now, history, [])
+    found = job_details(scribe.pool, job, scribe.now, history, [])
     assert found["why"].startswith("needs ")
     assert found["why"].endswith(f"(#{history[-1].seq})")
 
 
 def test_details_of_a_victim(scribe: Scribe) -> None:
-    found = present.job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], ["an event"])
+    found = job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], ["an event"])
     assert found["eviction"] == {
         "decided_seq": 21, "cause": "preemption", "for_job": "serve-2", "grace_s": 150, "begun_seq": None, "stuck": False,
     }  # fmt: skip
@@ -83,11 +88,11 @@ def test_details_of_a_victim(scribe: Scribe) -> None:
          "started_at": "2026-11-21T12:02:00Z", "stage": "", "step": None, "checkpoint_step": None, "checkpoint_at": None},
     ]  # fmt: skip
     assert found["events"] == ["an event"]
-    assert present.job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]
+    assert job_details(scribe.pool, scribe.pool.jobs["serve-2"], scribe.now, [], [])["preempts"] == ["train-7", "train-8"]
 
 
 def test_nodes_say_who_holds_what(scribe: Scribe) -> None:
-    one, two = present.nodes(scribe.pool)
+    one, two = node_rows(scribe.pool)
     assert (one["node"], one["gpus"], one["gpus_free"], one["gpus_leaving"], one["gpus_reserved"]) == ("gpu-01", 8, 0, 4, 4)
     assert {device["job"] for device in one["devices"]} == {"train-8", None}
     assert {device["reserved_for"] for device in one["devices"]} == {"serve-2"}
@@ -99,7 +104,7 @@ def test_a_node_that_is_not_ready_has_nothing_free() -> None:
     scribe = Scribe()
     quiet_story(scribe)
     scribe.turn(facts.NodeUnreachable(node="gpu-02", last_heard=scribe.now))
-    one, two = present.nodes(scribe.pool)
+    one, two = node_rows(scribe.pool)
     assert (one["gpus_free"], two["gpus_free"], two["state"]) == (8, 0, "unreachable")
 
 
@@ -108,11 +113,11 @@ def test_node_names_sort_as_people_count() -> None:
     scribe.begin()
     for name in ("gpu-10", "gpu-9", "cpu", "1"):
         scribe.node(name, gpus=0)
-    assert [row["node"] for row in present.nodes(scribe.pool)] == ["1", "cpu", "gpu-9", "gpu-10"]
+    assert [row["node"] for row in node_rows(scribe.pool)] == ["1", "cpu", "gpu-9", "gpu-10"]
 
 
 def test_pools(scribe: Scribe) -> None:
-    row = present.pool_row(scribe.pool, scribe.now + 7 * SECOND, orphans=2)
+    row = pool_row(scribe.pool, scribe.now + 7 * SECOND, orphans=2)
     assert (row["pool"], row["head_age_s"], row["orphans"], row["preempting"]) == ("pool-a", 7, 2, True)
     assert (row["nodes"], row["nodes_ready"], row["gpus"], row["gpus_free"]) == (2, 2, 12, 0)
     assert (row["jobs_running"], row["jobs_waiting"], row["jobs_leaving"]) == (0, 2, 2)
@@ -120,11 +125,11 @@ def test_pools(scribe: Scribe) -> None:
 
 def test_everything_is_plain_data(scribe: Scribe) -> None:
     everything = {
-        "jobs": present.jobs(scribe.pool, scribe.now, ended=True),
-        "nodes": present.nodes(scribe.pool),
-        "pool": present.pool_row(scribe.pool, scribe.now),
-        "policy": present.policy(scribe.pool),
-        "job": present.job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], []),
+        "jobs": job_rows(scribe.pool, scribe.now, ended=True),
+        "nodes": node_rows(scribe.pool),
+        "pool": pool_row(scribe.pool, scribe.now),
+        "policy": policy_in_force(scribe.pool),
+        "job": job_details(scribe.pool, scribe.pool.jobs["train-8"], scribe.now, [], []),
     }
     assert json.loads(as_text(everything, Output.JSON)) == everything
     assert yaml.safe_load(as_text(everything, Output.YAML)) == everything
@@ -146,13 +151,13 @@ def test_a_gpu_that_is_shared_says_by_whom_and_what_is_left() -> None:
     story.runs("a", group(2, gpu_share_milli=250))
     story.runs("b", group(gpu_share_bytes=20 * GIB))
     story.runs("whole", gpus=1)
-    (row,) = present.nodes(story.pool)
+    (row,) = node_rows(story.pool)
     first, second = row["devices"]
     assert (first["state"], first["shared_by"], first["free_milli"]) == ("shared", ["a/0", "a/1", "b/0"], 250)
     assert (second["state"], second["job"], second["free_milli"]) == ("held", "whole", 0)
     assert (row["gpus_free"], row["gpus_shared"]) == (0, 1)
     out = io.StringIO()
-    Console(width=140, file=out).print(tables.nodes([row]))
+    Console(width=140, file=out).print(nodes_table([row]))
     assert "shared by a, b, 0.25 of it free [0]; whole [1]" in out.getvalue()
 
 
@@ -162,9 +167,9 @@ def test_describe_tells_what_a_job_is_bound_to() -> None:
     limits = {"run_time_limit": 7_200_000_000, "labels": {"team": "nlp"}, "project": "vision"}
     story.submit("bound", gpus=8, topology={"topology": "racks", "required": "zone"}, **limits)
     job = story.job("bound")
-    details = present.job_details(story.pool, job, story.pool.now, [], [])
+    details = job_details(story.pool, job, story.pool.now, [], [])
     out = io.StringIO()
-    Console(width=100, file=out).print(tables.job(details))
+    Console(width=100, file=out).print(job_block(details))
     told = " ".join(out.getvalue().split())
     for part in ("runs at most 2h", "topology racks: required zone", "project vision", "labels team=nlp"):
         assert part in told, told

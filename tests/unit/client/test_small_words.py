@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
-from bailiff.eventline import demand_text
+from bailiff.eventline.words import demand_text
 from bailiff_bus.complaints import complaints
 from bailiff_core.explain.victims import REFUSALS
 from bailiff_core.model.demand import JobDemand, TaskGroup

@@ -253,7 +253,7 @@ def test_the_list_of_a_project_holds_those_below_it(monkeypatch: pytest.MonkeyPa
 def test_parts_of_gpus_are_shown_as_parts() -> None:
     from tests.builders import Sketch, group
 
-    from bailiff.present import gpus_of_tasks
+    from bailiff.present.jobs import gpus_of_tasks
 
     sketch = Sketch()
     assert gpus_of_tasks(sketch.job("a", group(2, gpus=4)).groups()) == "8"

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from bailiff.problem import ExitCode
+from bailiff_bus.garbage import look_seldom
 
 from . import (
     admin,
@@ -61,6 +62,7 @@ def help_exit_codes() -> None:
 
 def main() -> None:
     """Run the command and end the process."""
+    look_seldom()
 
     def call() -> ExitCode:
         app()

@@ -10,14 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, proofs, replaying, tables, walk
+from bailiff import proofs, replaying, walk
 from bailiff.derived import derived as compare_derived
-from bailiff.eventline import Line, lines
+from bailiff.eventline.line import Line
+from bailiff.eventline.lines import lines
 from bailiff.logfile import write_log
 from bailiff.moments import Point, end_of, point, wall_clock
+from bailiff.present.records import record_data
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
+from bailiff.tables.audit import proof_block, replayed_block, seals_block, verification_block
+from bailiff.tables.records import record_block
 from bailiff.written import write
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
@@ -97,7 +101,7 @@ async def tail(
                 latest = None
             if entry is None or not _is_wanted(entry, types, job):
                 continue
-            found = (present.record(entry, pool), lines(entry.record, pool))
+            found = (record_data(entry, pool), lines(entry.record, pool))
             if latest is None:
                 tell(*found)
             else:
@@ -139,11 +143,11 @@ async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which 
         async for entry in client.follow(where.name, pool=pool, on=False):
             head = entry.record.seq
             if head == seq:
-                found = present.record(entry, pool)
+                found = record_data(entry, pool)
                 break
         else:
             raise Problem(ExitCode.NOT_FOUND, f"{where.name} has no record #{seq}: its log ends at #{head}")
-        session.show(found, lambda: tables.record(found))
+        session.show(found, lambda: record_block(found))
 
 
 async def verify(
@@ -177,7 +181,7 @@ async def verify(
         found["ok"] = not compared.differences
         if compared.unchecked:
             session.say(f"not compared: {compared.unchecked}", "yellow")
-    session.show(found, lambda: tables.verification(found))
+    session.show(found, lambda: verification_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
 
@@ -209,7 +213,7 @@ async def replay(
         end = wall_clock() if grows else await end_of(read())
         points = [each.at(end) for each in points]
     found = await replaying.replay(domain, read, store=session.settings.engines, from_=points[0], to=points[1])
-    session.show(found, lambda: tables.replayed(found))
+    session.show(found, lambda: replayed_block(found))
     if not found["ok"]:
         return ExitCode.FOUND_WRONG
     return ExitCode.ENGINE_MISSING if found["turns_of_other_engines"] else ExitCode.DONE
@@ -277,7 +281,7 @@ async def seals(session: Session, file: FromFile = None, archive: FromArchive = 
             for each in chain.seals
         ],
     }  # fmt: skip
-    session.show(found, lambda: tables.seals(found))
+    session.show(found, lambda: seals_block(found))
     return ExitCode.FOUND_WRONG if problem else ExitCode.DONE
 
 
@@ -316,7 +320,7 @@ async def check_proof(
     Without --trust the key that the proof names is believed: compare it with the one that you know.
     """
     found = proofs.checked(file, trust or [])
-    session.show(found, lambda: tables.proof(found))
+    session.show(found, lambda: proof_block(found))
     return ExitCode.DONE if found["ok"] else ExitCode.FOUND_WRONG
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present
+from bailiff.present.jobs import job_row
 from bailiff.problem import ExitCode
 from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, RequestBody, UnpauseJob
 
@@ -50,7 +50,7 @@ async def migrate(
         outcome = await answered(client, await client.request(view.domain, MigrateJob(job=job, node=to, reason=reason)))
         pool = (await client.view(view.domain)).pool
         found = pool.jobs.get(job)
-        nodes = present.job_row(pool, found, client.now())["reserved_nodes"] if found is not None else []
+        nodes = job_row(pool, found, client.now())["reserved_nodes"] if found is not None else []
         result = {"job": job, "pool": view.domain, "seq": outcome.seq, "to": nodes}
         where = f"; a place is kept on {', '.join(nodes)}" if nodes else ""
         session.show(result, lambda: f"{job} moves{where}  ({view.domain}#{outcome.seq}); how it went: bailiff describe {job}")

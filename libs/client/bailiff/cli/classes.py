@@ -2,7 +2,8 @@
 
 import typer
 
-from bailiff import present, tables
+from bailiff.present.policy import class_rows
+from bailiff.tables.policy import classes_table
 
 from .session import Session, command
 
@@ -22,5 +23,5 @@ def _nothing() -> None:
 async def list_classes(session: Session) -> None:
     """Priority classes, the highest first, with their jobs. They are part of the policy: bailiff policy show."""
     async with session.client() as client:
-        rows = present.classes((await client.view(session.domain)).pool)
-        session.show(rows, lambda: tables.classes(rows))
+        rows = class_rows((await client.view(session.domain)).pool)
+        session.show(rows, lambda: classes_table(rows))

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bailiff import tables
 from bailiff.doctor import examine
 from bailiff.problem import ExitCode
+from bailiff.tables.checks import checks_table
 from bailiff_bus.engine_identity import engine_identity
 
 from .session import Session, command
@@ -31,7 +31,7 @@ async def doctor(
     """Check this machine, Kafka, the topics, every pool's log and the services; say what is wrong and what to do."""
     async with session.client() as client:
         found = await examine(client, session.settings, state_dir=state_dir, probe=probe)
-    session.show(found, lambda: tables.checks(found))
+    session.show(found, lambda: checks_table(found))
     return ExitCode.FOUND_WRONG if any(check["status"] == "wrong" for check in found) else ExitCode.DONE
 
 

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from bailiff import present, tables
 from bailiff.friendly import Unfriendly, duration
+from bailiff.present.drains import affected_rows
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.nodes import affected_table
 from bailiff_bus.messages import DrainNode, UndrainNode
 from bailiff_core.model.document import parse_duration
 from bailiff_core.model.pool import Drain, Node, Pool
@@ -57,10 +58,10 @@ async def drain(
         pool = view.pool
         found = node_of(pool, node)
         until = None if within is None else pool.now + within
-        rows = present.affected(pool, found, Drain(0, mode, reason, until))
+        rows = affected_rows(pool, found, Drain(0, mode, reason, until))
         by = f" within {duration_text(within)}" if within is not None else ""
         if session.for_people:
-            session.out.print(tables.affected(rows))
+            session.out.print(affected_table(rows))
             session.say(f"{node} gets nothing new; its jobs {WHAT[mode]}{by}")
         if dry_run:
             session.say("nothing was asked for (--dry-run)")

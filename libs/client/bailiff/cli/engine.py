@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import tables
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.audit import engines_block
 from bailiff_bus import engines
 
 from .audit import PANEL
@@ -31,7 +31,7 @@ async def list_(session: Session) -> ExitCode:
         {**asdict(each), "path": str(each.path), "running": each.digest == mine.digest} for each in engines.kept(store)
     ]
     found = {"store": str(store), "running": {"engine": str(mine), "digest": mine.digest}, "engines": rows}
-    session.show(found, lambda: tables.engines(found))
+    session.show(found, lambda: engines_block(found))
     return ExitCode.FOUND_WRONG if any(row["problem"] for row in rows) else ExitCode.DONE
 
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from bailiff import events, tables
+from bailiff import events
 from bailiff.problem import ExitCode, Problem
 from bailiff.projects import below
+from bailiff.tables.records import event_line
 from bailiff_core.model.pool import Pool
 
 from .audit import PANEL, with_end
@@ -99,7 +100,7 @@ def is_wanted(row: events.EventRow, pool: Pool, job: str | None, project: str | 
 def tell(session: Session, row: events.EventRow) -> None:
     """A line for people, or the data."""
     if session.for_people:
-        session.out.print(tables.event(row), soft_wrap=True)
+        session.out.print(event_line(row), soft_wrap=True)
     else:
         session.one_of_many(row)
 

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from bailiff import explaining, tables
+from bailiff import explaining
 from bailiff.explaining import Explained, Log
 from bailiff.moments import WANTED, Point, moment, wall_clock
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.records import explained_block
 from bailiff_bus.port import Message
 from bailiff_core.model.pool import Pool
 
@@ -73,7 +74,7 @@ async def explain(
     log = Log(domain, read, pool)
     explained = await _explained(log, about, all_=all_, instead=instead, next_=next_, live=live)
     shown = explained.model_dump(mode="json")
-    session.show(shown, lambda: tables.explained(shown))
+    session.show(shown, lambda: explained_block(shown))
 
 
 async def _explained(log: Log, about: str, *, all_: bool, instead: str | None, next_: bool, live: bool) -> Explained:

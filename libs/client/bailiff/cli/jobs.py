@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, tables
 from bailiff.client import Asked, Client, Outcome
-from bailiff.eventline import Line, lines, plain
+from bailiff.eventline.line import Line, plain
+from bailiff.eventline.lines import lines
+from bailiff.present.jobs import JobRow, job_details, job_rows
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.jobs import job_block, jobs_table
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
@@ -85,14 +87,14 @@ async def list_jobs(
     of = None if all_projects else project or session.settings.project
     async with session.client() as client:
 
-        async def look() -> list[present.JobRow]:
+        async def look() -> list[JobRow]:
             view = await client.view(session.domain)
             if of is not None and all(of != each.name for each in view.pool.rules.projects):
                 raise no_such_project(view.pool, of)
-            return present.jobs(view.pool, client.now(), ended=all_, project=of)
+            return job_rows(view.pool, client.now(), ended=all_, project=of)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: tables.jobs(rows, wide=wide), watch=watch)
+        await shown(session, look, lambda rows: jobs_table(rows, wide=wide), watch=watch)
 
 
 async def shown(session: Session, look: Any, table: Any, *, watch: bool) -> None:
@@ -121,8 +123,8 @@ async def describe(
             where = await client.domain(session.domain)
             raise no_such_job(job, where.name, history)
         events = [f"{line.day} {line}" for line in told]
-        details = present.job_details(pool, found, client.now(), history, events if show_events else [])
-        session.show(details, lambda: tables.job(details))
+        details = job_details(pool, found, client.now(), history, events if show_events else [])
+        session.show(details, lambda: job_block(details))
         if show_events and session.for_people:
             session.out.print()
             session.show_lines(told)

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import present, tables
 from bailiff.friendly import read_yaml
 from bailiff.policydiff import changes
 from bailiff.policyfile import read_policy
+from bailiff.present.policy import policy_in_force
+from bailiff.tables.policy import policy_block
 from bailiff_bus.messages import ApplyPolicy
 
 from .jobs import answered
@@ -33,8 +34,8 @@ def register(app: typer.Typer) -> None:
 async def show(session: Session) -> None:
     """The policy in force. `-o yaml > policy.yaml` gives a file to change and apply."""
     async with session.client() as client:
-        found = present.policy((await client.view(session.domain)).pool)
-        session.show(found, lambda: tables.policy(found))
+        found = policy_in_force((await client.view(session.domain)).pool)
+        session.show(found, lambda: policy_block(found))
 
 
 async def check(session: Session, file: PolicyFile) -> None:

@@ -6,10 +6,13 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from bailiff import present, tables
 from bailiff.client import Client
 from bailiff.poolfile import with_pool, write_pools
+from bailiff.present.nodes import NodeRow, node_rows
+from bailiff.present.pools import PoolRow, pool_row
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.nodes import node_block, nodes_table, troubles_table
+from bailiff.tables.pools import cluster_block, pool_list_table, pools_table
 from bailiff_bus.engine_identity import engine_identity
 from bailiff_bus.messages import ClearQuarantine, ReplaceNode, RequestBody, ReturnNode
 
@@ -44,28 +47,28 @@ async def nodes(session: Session, watch: Watch = False) -> None:
     """Machines, what is free on them, and who holds which GPU. With -o wide each GPU on its own line."""
     async with session.client() as client:
 
-        async def look() -> list[present.NodeRow]:
-            return present.nodes((await client.view(session.domain)).pool)
+        async def look() -> list[NodeRow]:
+            return node_rows((await client.view(session.domain)).pool)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: tables.nodes(rows, wide=wide), watch=watch)
+        await shown(session, look, lambda rows: nodes_table(rows, wide=wide), watch=watch)
 
 
 async def pools(session: Session, watch: Watch = False) -> None:
     """Every pool: how far its log is, its machines, its jobs."""
     async with session.client() as client:
 
-        async def look() -> list[present.PoolRow]:
+        async def look() -> list[PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, tables.pools, watch=watch)
+        await shown(session, look, pools_table, watch=watch)
 
 
-async def _rows(client: Client) -> list[present.PoolRow]:
+async def _rows(client: Client) -> list[PoolRow]:
     rows = []
     for name in await client.domains():
         view = await client.view(name)
-        rows.append(present.pool_row(view.pool, client.now(), view.reader.orphans))
+        rows.append(pool_row(view.pool, client.now(), view.reader.orphans))
     return rows
 
 
@@ -73,10 +76,10 @@ async def pool_list(session: Session, watch: Watch = False) -> None:
     """Pools with their machines, their GPUs in use, their queue, and the verbs that their policy switches off."""
     async with session.client() as client:
 
-        async def look() -> list[present.PoolRow]:
+        async def look() -> list[PoolRow]:
             return await _rows(client)
 
-        await shown(session, look, tables.pool_list, watch=watch)
+        await shown(session, look, pool_list_table, watch=watch)
 
 
 async def pool_create(
@@ -129,28 +132,28 @@ async def cluster_info(session: Session) -> None:
         "total": {name: sum(row[name] for row in figures) for name in names},
         "pools": rows,
     }
-    session.show(found, lambda: tables.cluster(found))
+    session.show(found, lambda: cluster_block(found))
 
 
 async def node_list(session: Session, watch: Watch = False) -> None:
     """GPUs that nobody can be given, quarantined or broken, since when and why. The machines themselves: `bailiff nodes`."""
     async with session.client() as client:
 
-        async def look() -> list[present.NodeRow]:
-            return present.nodes((await client.view(session.domain)).pool)
+        async def look() -> list[NodeRow]:
+            return node_rows((await client.view(session.domain)).pool)
 
-        await shown(session, look, tables.node_list, watch=watch)
+        await shown(session, look, troubles_table, watch=watch)
 
 
 async def node_describe(session: Session, node: NodeName) -> None:
     """One machine: its GPUs, who holds them, and what is wrong with those that are out of use."""
     async with session.client() as client:
-        rows = present.nodes((await client.view(session.domain)).pool)
+        rows = node_rows((await client.view(session.domain)).pool)
     found = next((row for row in rows if row["node"] == node), None)
     if found is None:
         known = ", ".join(row["node"] for row in rows[:20]) or "none"
         raise Problem(ExitCode.NOT_FOUND, f"there is no node {node!r}", f"the pool has {known}")
-    session.show(found, lambda: tables.node_details(found))
+    session.show(found, lambda: node_block(found))
 
 
 async def clear(

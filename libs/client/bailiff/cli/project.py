@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import friendly, present, projects, tables
+from bailiff import friendly, projects
 from bailiff.client import Client, Outcome
+from bailiff.present.jobs import job_rows
+from bailiff.present.moment import moment
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.projects import project_block, projects_table
 from bailiff_bus.messages import ApplyPolicy
 from bailiff_core.model.amounts import UNLIMITED
 from bailiff_core.model.policy import Policy
@@ -56,7 +59,7 @@ async def list_projects(
             return projects.rows((await client.view(session.domain)).pool)
 
         wide = session.output.value == "wide"
-        await shown(session, look, lambda rows: tables.projects(rows, wide=wide), watch=watch)
+        await shown(session, look, lambda rows: projects_table(rows, wide=wide), watch=watch)
 
 
 async def describe(session: Session, project: Name) -> None:
@@ -68,10 +71,10 @@ async def describe(session: Session, project: Name) -> None:
         found = {
             "summary": next(row for row in rows if row["project"] == project),
             "below": [row for row in rows if row["parent"] == project],
-            "job_list": present.jobs(pool, client.now(), project=project),
-            "reclaimed_at": present.moment(pool.reclaimed_at.get(project)),
+            "job_list": job_rows(pool, client.now(), project=project),
+            "reclaimed_at": moment(pool.reclaimed_at.get(project)),
         }
-        session.show(found, lambda: tables.project(found))
+        session.show(found, lambda: project_block(found))
 
 
 async def create(

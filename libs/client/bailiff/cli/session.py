@@ -24,7 +24,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from bailiff.client import Client, bus_of
-from bailiff.eventline import Line, plain, styled
+from bailiff.eventline.line import Line, plain, styled
 from bailiff.problem import ExitCode, Problem
 from bailiff.settings import ClientSettings
 from bailiff_bus.logs import configure_logs

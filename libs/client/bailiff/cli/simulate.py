@@ -9,9 +9,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from bailiff import simulating, tables
+from bailiff import simulating
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
+from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
 from bailiff.written import write
 
 from .session import Session, command
@@ -183,10 +184,10 @@ def _notes(ask: Any, source: Any) -> list[str]:
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """Figures in the house's table, as wide as they are."""
-    made = tables.table(*head, right=[name for name in head[1:] if name != "class"])
+    made = table(*head, right=[name for name in head[1:] if name != "class"])
     for row in rows:
         made.add_row(*row)
-    return tables.Unsqueezed(made, tables.MOST_WIDTH)
+    return Unsqueezed(made, MOST_WIDTH)
 
 
 def _list(session: Session) -> None:

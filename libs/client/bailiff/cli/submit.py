@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bailiff import friendly, present
+from bailiff import friendly
 from bailiff.client import Asked, Client
 from bailiff.described import in_project, named
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
+from bailiff.present.jobs import job_state
+from bailiff.present.records import record_data
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import SubmitJob
 from bailiff_core.model.pool import Pool
@@ -184,7 +186,7 @@ async def _tell(session: Session, client: Client, accepted: Accepted, *, is_arra
     ahead = {name: at for at, name in enumerate(name for name in pool.queue if name not in pool.active)}
     for asked, seq in accepted:
         found = pool.jobs.get(asked.job)
-        state = present.state_of(found) if found is not None else "accepted"
+        state = job_state(found) if found is not None else "accepted"
         results.append({"job": asked.job, "pool": asked.domain, "seq": seq, "request_id": asked.id, "state": state})
         waits = f", {ahead[asked.job]} ahead of it" if asked.job in ahead else ""
         said.append(f"{asked.job} accepted as {asked.domain}#{seq}, {state}{waits}")
@@ -219,7 +221,7 @@ async def _until_ended(
         if follow and session.for_people:
             session.show_lines(about(lines(entry.record, pool), job))
         elif follow:
-            session.one_of_many(present.record(entry, pool))
+            session.one_of_many(record_data(entry, pool))
         data = entry.record.data
         if isinstance(data, JobEnded) and data.job == job:
             if not follow:

@@ -28,6 +28,7 @@ class Index:
         self._suited: dict[NodeRoom, int] = {}
         self._now, self._later = _Buckets(), _Buckets()
         self._sharing: dict[NodeRoom, None] = {}
+        self._looked: dict[NodeRoom, tuple[Room, Room]] = {}  # of what it put into the buckets: trials come back to the same
         self._orders: dict[tuple[Need, bool], _SharedFirst] = {}
         self.seen = len(rooms.changed)
         for node in rooms.by_name().values():
@@ -84,6 +85,7 @@ class Index:
         if node.gone:
             self._suited.pop(node, None)
             self._sharing.pop(node, None)
+            self._looked.pop(node, None)
             self._now.put(node, None)
             self._later.put(node, None)
             for order in self._orders.values():
@@ -94,8 +96,11 @@ class Index:
             if not self._kind.admits(node.labels):
                 return
             suited = self._suited[node] = node.devices_of(self._kind.models)
-        self._now.put(node, _shape(node, node.now(), suited))
-        self._later.put(node, _shape(node, node.later, suited))
+        looked = self._looked.get(node)
+        if looked is None or looked[0] is not node.unheld or looked[1] is not node.later:
+            self._looked[node] = node.unheld, node.later
+            self._now.put(node, _shape(node, node.now(), suited))
+            self._later.put(node, _shape(node, node.later, suited))
         if node.unheld.shares or node.later.shares:
             self._sharing[node] = None
         elif node in self._sharing:

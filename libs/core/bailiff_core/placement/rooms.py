@@ -215,6 +215,10 @@ class Rooms:
         """So much of the node is used from now on: by tasks that start, or with `later` only promised."""
         self._change(node, node.unheld if later else less(node.unheld, amount, node.units), less(node.later, amount, node.units))
 
+    def leave(self, node: NodeRoom, later: Room) -> None:
+        """So much of the node is left from now on, beside what is promised."""
+        self._change(node, node.unheld, later)
+
     def close(self, node: NodeRoom) -> None:
         """As if nothing were free on the node, now or later."""
         self._change(node, Room(), Room())

@@ -8,6 +8,7 @@ the head's turn comes nearer and never moves away, however many small jobs arriv
 
 from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Job, Room
+from bailiff_core.model.room import less
 from bailiff_core.model.units import Unit, whole
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.ever import could_ever_fit
@@ -37,6 +38,7 @@ class Backfill:
         self._wanted = {need: len(indices) for need, indices in needs_of_unit(head).items()}
         self._kept: dict[int, Room] | None = None
         self._starts: int | None = None
+        self._beside: dict[int, tuple[Room, Room]] = {}  # by node, its room, and what of that is left beside what is kept
         self.kept_out: dict[str, None] = {}
 
     @property
@@ -75,7 +77,11 @@ class Backfill:
             return place_unit(rooms, unit, budget)
         mark = rooms.mark()
         for number, room in self.kept.items():
-            rooms.take(rooms.nodes[number], room, later=True)
+            node = rooms.nodes[number]
+            found_for = self._beside.get(number)
+            if found_for is None or found_for[0] is not node.later:
+                found_for = self._beside[number] = node.later, less(node.later, room, node.units)
+            rooms.leave(node, found_for[1])
         found = place_unit(rooms, unit, budget)
         rooms.rollback(mark)
         if isinstance(found, GangPlace):

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bailiff import present
 from bailiff.client import Client, Outcome
+from bailiff.present.policy import policy_in_force
 from bailiff_bus.envelope import content_digest
 from bailiff_bus.messages import RequestBody, SubmitJob
 from bailiff_console.door.person import Person
@@ -98,7 +98,7 @@ class Desk:
 
     def policy(self, name: str) -> dict[str, Any]:
         """The policy in force."""
-        return present.policy(self.followed(name).pool)
+        return policy_in_force(self.followed(name).pool)
 
     async def _read(self, pool: Pool, person: Person, asked: Asked) -> tuple[RequestBody, str, str]:
         """The message, the job that it is about, and that job's project."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from bailiff import present
 from bailiff.foreseen import Foreseen, anyway, fact_of, foreseen
+from bailiff.present.nodes import node_state
 from bailiff_bus.messages import MigrateJob, RequestBody
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
@@ -103,7 +103,7 @@ def migrated(pool: Pool, job: Job, body: RequestBody) -> Preview:
     if body.node is not None:
         node = node_of(pool, body.node)
         if not node.takes_work:
-            return Preview(faults=[f"node {node.name} is {present.node_state(node)} and takes no work: choose another one"])
+            return Preview(faults=[f"node {node.name} is {node_state(node)} and takes no work: choose another one"])
     if job.phase not in RUNS:
         return Preview(faults=[f"{job.id} is {job.phase}: only a job that runs can move"])
     if job.held_because is not None:

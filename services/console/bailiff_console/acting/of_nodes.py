@@ -1,8 +1,7 @@
 """Previews of what operators ask of nodes: drain, undrain."""
 
-from bailiff import present
 from bailiff.foreseen import anyway, fact_of, foreseen
-from bailiff.present import AffectedRow
+from bailiff.present.drains import AffectedRow, affected_rows
 from bailiff_bus.messages import DrainNode, UndrainNode
 from bailiff_core.model.pool import Drain, Pool
 from bailiff_core.words import cost_text, count_text, duration_text
@@ -13,7 +12,7 @@ from .telling import MOST_NAMED, Preview, listed, news, node_of, some, starting
 def drained(pool: Pool, body: DrainNode) -> Preview:
     node = node_of(pool, body.node)
     until = None if body.deadline is None else pool.now + body.deadline
-    rows = present.affected(pool, node, Drain(0, body.mode, body.reason, until))
+    rows = affected_rows(pool, node, Drain(0, body.mode, body.reason, until))
     within = f" within {duration_text(body.deadline)}" if body.deadline is not None else ""
     how = {
         "graceful": "its jobs move where there is room, and the others may finish"

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bailiff import present
 from bailiff.foreseen import Foreseen
-from bailiff.present import AffectedRow
+from bailiff.present.drains import AffectedRow
+from bailiff.present.jobs import gpus_of_tasks
 from bailiff.problem import ExitCode, Problem
 from bailiff_core.lifecycle.attempts import grace_of
 from bailiff_core.model.loss import held_gpu_milli, lost_gpu_ms
@@ -62,7 +62,7 @@ def row(pool: Pool, job: Job, what: str, to: Sequence[str] = (), tasks: Sequence
         "what": what,
         "to": list(to),
         "tasks": ranges(task.index for task in members),
-        "gpus": present.gpus_of_tasks(job.group(task.index) for task in members),
+        "gpus": gpus_of_tasks(job.group(task.index) for task in members),
         "grace_s": grace_of(pool, job) // 1_000_000,
         "lost_gpu_ms": lost_gpu_ms(pool, job, held_gpu_milli(pool, job, members)),
     }

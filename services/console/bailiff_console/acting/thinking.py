@@ -5,7 +5,7 @@ from typing import Any
 
 from bailiff import planlive
 from bailiff.described import Fault, fault_of, job_in
-from bailiff.eventline import demand_text
+from bailiff.eventline.words import demand_text
 from bailiff.foreseen import anyway, at, fact_of, foreseen
 from bailiff.policydiff import changes
 from bailiff_bus.messages import ApplyPolicy, SubmitJob

@@ -14,7 +14,7 @@ def event_lines(record: Record, pool: Pool) -> Iterator[bytes]:
     for row in events_of(record, pool):
         yield packed(
             {
-                "seq": row["seq"], "time": row["time"], "type": record.type.rsplit(".", 1)[-1], "word": row["type"],
+                "seq": row["seq"], "time": row["time"], "type": record.type.split(".")[-2], "word": row["type"],
                 "job": row["job"] or None, "project": row["project"] or None, "node": row["node"] or None, "text": row["reason"],
             }
         )  # fmt: skip

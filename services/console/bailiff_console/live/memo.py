@@ -6,7 +6,7 @@ It follows from the records alone, and is kept beside the view's snapshot.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bailiff.eventline import lines
+from bailiff.eventline.lines import lines
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 

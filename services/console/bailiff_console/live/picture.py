@@ -9,7 +9,11 @@ from typing import Any
 
 import orjson
 
-from bailiff import present, projects
+from bailiff import projects
+from bailiff.present.moment import moment
+from bailiff.present.nodes import NodeRow, node_row
+from bailiff.present.policy import class_rows
+from bailiff.present.pools import pool_row
 from bailiff_core.model.pool import ENDED, Job, Pool
 
 from .change import Change, Place, Rows, Show, event, members, packed
@@ -32,7 +36,7 @@ class Picture:
         self._nodes: dict[str, bytes] = {}
         self._jobs: dict[str, bytes] = {}
         self._projects: dict[str, bytes] = {}
-        self._node_rows: dict[int, present.NodeRow] = {}
+        self._node_rows: dict[int, NodeRow] = {}
         self._standing: dict[int, dict[str, None]] = {}  # jobs by node
         self._nodes_of: dict[str, frozenset[int]] = {}  # and the other way round
         self._queue: list[str] = []
@@ -64,9 +68,9 @@ class Picture:
         self.events.extend(told)
         classes = None
         if touched.everything:
-            classes = self._classes = packed(present.classes(pool)) if pool.policy is not None else b"[]"
-        row = present.pool_row(pool, pool.now, orphans, list(self._node_rows.values())) if pool.policy is not None else None
-        self._head = b'"seq":%d,"time":%b,"pool":%b' % (pool.seq, orjson.dumps(present.moment(pool.now)), orjson.dumps(row))
+            classes = self._classes = packed(class_rows(pool)) if pool.policy is not None else b"[]"
+        row = pool_row(pool, pool.now, orphans, list(self._node_rows.values())) if pool.policy is not None else None
+        self._head = b'"seq":%d,"time":%b,"pool":%b' % (pool.seq, orjson.dumps(moment(pool.now)), orjson.dumps(row))
         self._boards.clear()
         return Change(
             before, self.place, self._head, {"nodes": nodes, "jobs": jobs, "projects": project_rows},
@@ -135,7 +139,7 @@ class Picture:
         for number in numbers:
             node = pool.nodes[number]
             there: list[Job] = [pool.jobs[name] for name in self._standing.get(number, ())]
-            row = present.node_row(node, holders_of(node, there))
+            row = node_row(node, holders_of(node, there))
             _put(self._nodes, changed, node.name, node_cells(row))
             row["devices"] = []  # only sums are made of it
             self._node_rows[number] = row

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from bailiff.client import Client
-from bailiff.present import moment
+from bailiff.present.moment import moment
 from bailiff_bus import topics
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
@@ -60,6 +60,11 @@ class Pools:
         if not found.ready:
             raise busy(found.fault or f"the log of {name} is being read: {found.view.pool.seq + 1} records so far")
         return found
+
+    def known(self, name: str) -> Followed | None:
+        """The pool of that name, if it is followed and read to its end."""
+        found = self._followed.get(name)
+        return found if found is not None and found.ready else None
 
     @property
     def kafka(self) -> dict[str, object]:

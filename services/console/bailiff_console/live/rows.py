@@ -6,8 +6,9 @@ not in its row, but in the queue, which is sent beside the rows: one job less at
 
 from typing import Any
 
-from bailiff import present
-from bailiff.present import Holder, JobRow, NodeRow, moment
+from bailiff.present.jobs import JobRow, job_row
+from bailiff.present.moment import moment
+from bailiff.present.nodes import Holder, NodeRow
 from bailiff.projects import ProjectRow
 from bailiff_core.explain.freeing import when_back
 from bailiff_core.model.places import bits
@@ -54,7 +55,7 @@ def holders_of(node: Node, jobs: list[Job]) -> dict[tuple[int, int], list[Holder
 
 def live_job(pool: Pool, job: Job, memo: Memo) -> Row:
     """A job that has not ended."""
-    row = present.job_row(pool, job, pool.now)
+    row = job_row(pool, job, pool.now)
     why = memo.why.get(job.id)
     steps = [task.step for task in job.tasks if task.step is not None]
     saved = [task.checkpoint_step for task in job.tasks if task.checkpoint_step is not None]

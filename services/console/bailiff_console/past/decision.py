@@ -5,7 +5,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from bailiff import explaining, present
+from bailiff import explaining
+from bailiff.present.nodes import node_row
 from bailiff_console.answers import Answer
 from bailiff_console.live.follower import Followed
 from bailiff_console.live.pools import Pools
@@ -110,7 +111,7 @@ def _rows(then: Moment, about: list[str], places: list[int]) -> Rows:
         for number in wanted if number in pool.nodes
     }  # fmt: skip
     nodes = {
-        pool.nodes[number].name: node_cells(present.node_row(pool.nodes[number], holders_of(pool.nodes[number], jobs)))
+        pool.nodes[number].name: node_cells(node_row(pool.nodes[number], holders_of(pool.nodes[number], jobs)))
         for number, jobs in there.items()
     }
     names = dict.fromkeys([*about, *(job.id for jobs in there.values() for job in jobs)])

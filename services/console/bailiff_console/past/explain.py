@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from bailiff import explaining, present
-from bailiff.eventline import lines
+from bailiff import explaining
+from bailiff.eventline.lines import lines
 from bailiff.explaining import Explained, Log
 from bailiff.moments import moment
+from bailiff.present.jobs import job_details
+from bailiff.present.policy import class_rows
 from bailiff_bus.port import Message
 from bailiff_console.answers import Answer
 from bailiff_console.live.follower import Followed
@@ -151,8 +153,8 @@ async def job(request: Request, pool: str, name: str) -> Answer:
     mine = [record for record in history if name in jobs_of(record)]
     found, live = job_of(followed, name), followed.pool
     told = [line for record in mine for line in _about(lines(record, live), name)]
-    details = present.job_details(live, found, live.now, mine, [f"{line.day} {line}" for line in told])
-    classes = [row for row in present.classes(live) if row["priority_class"] == found.class_name]
+    details = job_details(live, found, live.now, mine, [f"{line.day} {line}" for line in told])
+    classes = [row for row in class_rows(live) if row["priority_class"] == found.class_name]
     user = found.user or followed.memo.owners.get(name, "")
     return Answer({**details, "class": classes[0] if classes else None, "user": user}, headers={"cache-control": "no-store"})
 

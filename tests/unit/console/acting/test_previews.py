@@ -8,7 +8,7 @@ import yaml
 from tests.unit.client.kit import MINUTE, SECOND, Scribe, request_id
 from tests.unit.console.acting.kit import story, thought
 
-from bailiff import present
+from bailiff.present.policy import policy_in_force
 from bailiff.problem import Problem
 from bailiff_bus.messages import RequestBody
 from bailiff_console.acting.kinds import KINDS
@@ -239,7 +239,7 @@ def test_a_job_that_would_be_rejected_says_so_beforehand(scribe: Scribe) -> None
 
 
 def policy_text(scribe: Scribe) -> str:
-    return yaml.safe_dump(present.policy(scribe.pool)["policy"], sort_keys=False)
+    return yaml.safe_dump(policy_in_force(scribe.pool)["policy"], sort_keys=False)
 
 
 def test_a_policy_is_compared_and_tried(scribe: Scribe) -> None:

@@ -4,6 +4,28 @@ export const jobPath = (pool: string, job: string): string => at(pool, "jobs", j
 export const decisionPath = (pool: string, seq: number): string => at(pool, "decisions", seq);
 export const recordPath = (pool: string, seq: number): string => `${at(pool, "record")}?seq=${seq}`;
 
+const nodePath = (pool: string, node: string): string => `${at(pool)}?node=${encodeURIComponent(node)}`;
+
 export const JobLink = ({ pool, job }: { pool: string; job: string }) => <a href={jobPath(pool, job)}>{job}</a>;
 export const DecisionLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={decisionPath(pool, seq)}>#{seq}</a>;
 export const SeqLink = ({ pool, seq }: { pool: string; seq: number }) => <a href={recordPath(pool, seq)}>#{seq}</a>;
+export const NodeLink = ({ pool, node }: { pool: string; node: string }) => <a href={nodePath(pool, node)}>{node}</a>;
+
+const NODES_NAMED = 3;
+
+/** `node-1, node-2 and 3 more`, each a link. */
+export function NodeLinks({ pool, nodes }: { pool: string; nodes: readonly string[] }) {
+  const named = nodes.length > NODES_NAMED ? nodes.slice(0, NODES_NAMED - 1) : nodes;
+  const left = nodes.length - named.length;
+  return (
+    <>
+      {named.map((node, place) => (
+        <span key={node}>
+          {place > 0 && (place === named.length - 1 && !left ? " and " : ", ")}
+          <NodeLink pool={pool} node={node} />
+        </span>
+      ))}
+      {left > 0 && ` and ${left} more`}
+    </>
+  );
+}

@@ -1,11 +1,11 @@
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 
 import { poolPath } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { sentence, typeWords } from "../../lib/records";
 import { isDecision, VERBS } from "../../lib/terms";
+import { useTitle } from "../../lib/title";
 import { moment } from "../../lib/words";
 import { useLive } from "../../live/live";
 import { Ago } from "../../ui/Ago";
@@ -55,10 +55,7 @@ function Told({ pool, told, archived }: { pool: string; told: DecisionTold; arch
   const asked = useLoad<Explained>(data.request === undefined ? null : poolPath(pool, "explain", data.request)).value.value;
   const first = asked?.sections.filter((section) => section.question !== OUTCOME) ?? [];
   const asker = data.asker;
-  useEffect(() => {
-    document.title = `#${told.seq} ${story.title} · Bailiff`;
-    return () => void (document.title = "Bailiff");
-  }, [told.seq]);
+  useTitle(`#${told.seq} ${story.title}`);
   return (
     <div class="page decision-page">
       <div class="page-head">

@@ -1,10 +1,11 @@
 import { count, duration, moment, times } from "../../lib/words";
-import { becauseOf, few, gpusText } from "../../lib/terms";
+import { becauseOf, gpusText } from "../../lib/terms";
 import { plainLine } from "../../lib/plain";
 import type { LiveJob } from "../../live/shapes";
 import { Ago, Since } from "../../ui/Ago";
 import { Card } from "../../ui/Card";
-import { SeqLink } from "../../ui/Links";
+import { NodeLinks, SeqLink } from "../../ui/Links";
+import { projectPath } from "../projects/path";
 import type { JobDetails, JobWhole } from "./shapes";
 
 interface Props {
@@ -14,24 +15,24 @@ interface Props {
 }
 
 /** Where it stands, in one sentence. */
-export function Lead({ live, whole, details }: Props) {
-  if (!live) return <Ended whole={whole} details={details} />;
+export function Lead({ pool, live, whole, details }: Props & { pool: string }) {
+  if (!live) return <Ended pool={pool} whole={whole} details={details} />;
   const gpus = gpusText(live);
   const part = live.placed > 0 && live.placed < live.tasks ? `, ${live.placed} of ${live.tasks} tasks` : "";
   return (
     <p class="lead">
-      {live.state === "running" && <>Runs on {few(live.nodes)} with {gpus}{part}{live.started_at && <> for <Since at={live.started_at} /></>}.</>}
-      {live.state === "starting" && <>Is starting on {few(live.nodes)} with {gpus}.</>}
-      {live.state === "reserved" && <>Has room for {gpus} reserved on {few(live.reserved_nodes.length ? live.reserved_nodes : live.nodes)}: <bdi>{plainLine(live.note || "it starts when that is free")}</bdi>.</>}
+      {live.state === "running" && <>Runs on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}{part}{live.started_at && <> for <Since at={live.started_at} /></>}.</>}
+      {live.state === "starting" && <>Is starting on <NodeLinks pool={pool} nodes={live.nodes} /> with {gpus}.</>}
+      {live.state === "reserved" && <>Has room for {gpus} reserved on <NodeLinks pool={pool} nodes={live.reserved_nodes.length ? live.reserved_nodes : live.nodes} />: <bdi>{plainLine(live.note || "it starts when that is free")}</bdi>.</>}
       {live.state === "pending" && <>Waits for {gpus}{live.waiting_since && <> for <Since at={live.waiting_since} /></>}.</>}
       {live.state === "evicting" && (
         <>
-          Leaves {few(live.nodes)} ({gpus}){live.eviction && (live.eviction.for_job ? <> for <bdi>{live.eviction.for_job}</bdi></> : `, because ${becauseOf(live.eviction.cause)}`)}.
+          Leaves <NodeLinks pool={pool} nodes={live.nodes} /> ({gpus}){live.eviction && (live.eviction.for_job ? <> for <bdi>{live.eviction.for_job}</bdi></> : `, because ${becauseOf(live.eviction.cause)}`)}.
         </>
       )}
       {!["running", "starting", "reserved", "pending", "evicting"].includes(live.state) && <>Is {live.state}{live.note && <>: <bdi>{plainLine(live.note)}</bdi></>}; it asks for {gpus}.</>}{" "}
       <span class="soft">
-        {live.project ? `Project ${live.project}, ` : ""}class {live.class} {live.priority}
+        {live.project && <OfProject pool={pool} project={live.project} />}class {live.class} {live.priority}
         {live.preemptible ? "" : ", not preemptible"}
         {live.attempt > 0 && `, attempt ${live.attempt}`}
         {live.evictions > 0 && `, had to leave ${times(live.evictions)}`}
@@ -40,9 +41,16 @@ export function Lead({ live, whole, details }: Props) {
   );
 }
 
-function Ended({ whole, details }: { whole: JobWhole | null; details: JobDetails | null }) {
+const OfProject = ({ pool, project }: { pool: string; project: string }) => (
+  <>
+    Project <a href={projectPath(pool, project)}>{project}</a>,{" "}
+  </>
+);
+
+function Ended({ pool, whole, details }: { pool: string; whole: JobWhole | null; details: JobDetails | null }) {
   const summary = details?.summary;
   const [state, at] = [whole?.outcome ?? whole?.state ?? summary?.state ?? "ended", whole?.ended_at ?? summary?.ended_at ?? null];
+  const project = whole?.project ?? summary?.project;
   const from = whole?.submitted_at ?? summary?.submitted_at ?? null;
   return (
     <p class="lead">
@@ -51,7 +59,7 @@ function Ended({ whole, details }: { whole: JobWhole | null; details: JobDetails
       {whole?.reason && <>: <bdi>{plainLine(whole.reason)}</bdi></>}
       {at && from && `, ${duration((Date.parse(at) - Date.parse(from)) / 1000)} after it was submitted`}.{" "}
       <span class="soft">
-        {whole?.project ?? summary?.project ? `Project ${whole?.project ?? summary?.project}, ` : ""}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
+        {project && <OfProject pool={pool} project={project} />}class {whole?.priority_class ?? summary?.priority_class ?? "unknown"}
         {(whole?.evictions.length ?? 0) > 0 && `, had to leave ${times(whole!.evictions.length)}`}
         {!whole && ". Its attempts and evictions are in the archive, which cannot be asked now"}
       </span>

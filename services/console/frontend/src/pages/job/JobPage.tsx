@@ -4,6 +4,7 @@ import { JobActions } from "../../actions/JobActions";
 import { archivePath, poolPath, type Page } from "../../lib/api";
 import { useArchive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
+import { useTitle } from "../../lib/title";
 import { useSettled } from "../../lib/settled";
 import { count } from "../../lib/words";
 import { useLive } from "../../live/live";
@@ -32,6 +33,7 @@ const WAITS = new Set(["pending", "held", "reserved"]);
 export default function JobPage({ pool, job }: { pool: string; job: string }) {
   const live = useLive(pool, "events");
   const all = useSignal(false);
+  useTitle(job);
   const found = useComputed(() => (live.jobsAt.value, live.jobs.get(job) ?? null));
   const row = found.value && placed(found.value, live.queue.value);
   const archive = useArchive();
@@ -67,7 +69,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
         <span class="spring" />
         <JobActions key={job} pool={pool} job={row} />
       </div>
-      <Lead live={row} whole={past} details={details.value ?? null} />
+      <Lead pool={pool} live={row} whole={past} details={details.value ?? null} />
       {archive.state === "there" && whole.failure && whole.failure.status !== 404 && (
         <p class="notice">The archive does not answer ({whole.failure.detail || whole.failure.title}): what is live is shown, earlier attempts and evictions are not.</p>
       )}
@@ -84,7 +86,7 @@ export default function JobPage({ pool, job }: { pool: string; job: string }) {
           <Button onClick={() => (all.value = true)}>{count(earlier.length - SHOWN, "earlier eviction")}</Button>
         </div>
       )}
-      {row && details.value && details.value.task_list.length > 1 && <Tasks tasks={details.value.task_list} />}
+      {row && details.value && details.value.task_list.length > 1 && <Tasks pool={pool} tasks={details.value.task_list} />}
       <Logs pool={pool} job={job} live={row !== null} />
       <Events pool={pool} job={job} live={live} page={records.value ?? null} lines={details.value?.events ?? []} />
       <Story pool={pool} explained={explained} />

@@ -4,7 +4,7 @@ import { Ago } from "../../ui/Ago";
 import { Bar } from "../../ui/Bar";
 import { Card } from "../../ui/Card";
 import { DataTable } from "../../ui/DataTable";
-import { SeqLink } from "../../ui/Links";
+import { NodeLink, SeqLink } from "../../ui/Links";
 import { checkpoints, progressOf } from "./progress";
 import type { JobDetails, RecordItem, TaskRow } from "./shapes";
 
@@ -58,7 +58,7 @@ export function Progress({ pool, live, details, records }: { pool: string; live:
 }
 
 /** Each task: where it runs, and how far it is. */
-export function Tasks({ tasks }: { tasks: TaskRow[] }) {
+export function Tasks({ pool, tasks }: { pool: string; tasks: TaskRow[] }) {
   if (!tasks.length) return null;
   return (
     <Card title="Tasks">
@@ -68,7 +68,7 @@ export function Tasks({ tasks }: { tasks: TaskRow[] }) {
         rowKey={(row) => row.task}
         columns={[
           { head: "Task", right: true, cell: (row) => row.task },
-          { head: "Node", cell: (row) => row.node },
+          { head: "Node", cell: (row) => <NodeLink pool={pool} node={row.node} /> },
           { head: "GPUs", cell: (row) => row.devices.join(", ") },
           { head: "State", cell: (row) => (row.stage ? `${row.state}, ${row.stage.replaceAll("_", " ")}` : row.state) },
           { head: "Started", cell: (row) => (row.started_at ? <Ago at={row.started_at} /> : "") },

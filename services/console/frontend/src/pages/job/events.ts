@@ -29,7 +29,7 @@ export function eventRows(told: EventLine[], records: RecordItem[], lines: strin
   }
   for (const record of records) {
     const line = rows.get(record.seq);
-    rows.set(record.seq, { key: String(record.seq), seq: record.seq, time: record.time, type: record.type, word: line?.word ?? "", text: line?.text ?? "", data: record.data });
+    rows.set(record.seq, { key: String(record.seq), seq: record.seq, time: record.time, type: record.type, word: line?.word ?? record.word ?? "", text: line?.text ?? record.text ?? "", data: record.data });
   }
   for (const line of told) {
     const before = rows.get(line.seq);

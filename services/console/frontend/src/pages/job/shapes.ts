@@ -147,4 +147,7 @@ export interface RecordItem {
   actor: string | null;
   hash: string;
   data: Record<string, unknown>;
+  /** What it says, as the live stream tells it; not there for a record of another release. */
+  word?: string;
+  text?: string;
 }

@@ -5,7 +5,7 @@ import { archivePath, asRefusal, get, poolPath, type Refusal } from "../../lib/a
 import type { Archive } from "../../lib/archive";
 import { useLoad } from "../../lib/load";
 import { plainLine } from "../../lib/plain";
-import { brief, summary, typeWords } from "../../lib/records";
+import { brief } from "../../lib/records";
 import { gpusText } from "../../lib/terms";
 import { count, moment } from "../../lib/words";
 import type { Board, LiveJob, NodeCells } from "../../live/shapes";
@@ -16,6 +16,7 @@ import { MapLegend, MiniMap } from "../../ui/MiniMap";
 import { changes } from "../decision/changes";
 import type { RecordItem } from "../job/shapes";
 import { moveTo, type Span, stepTo } from "./play";
+import { fromRecord } from "./rows";
 
 const PLAY_EVERY_MS = 700;
 const SETTLE_MS = 120;
@@ -107,13 +108,14 @@ export function Moment({ pool, at, head, archive, go, close }: { pool: string; a
 
 function ThatRecord({ pool, seq, archive, time }: { pool: string; seq: number; archive: Archive; time: string | null }) {
   const record = useLoad<RecordItem>(archive.state === "there" ? archivePath(pool, `records/${seq}`) : null, seq).value.value;
+  const line = record && fromRecord(record);
   return (
     <p class="lead that-record" role="status">
       Just after <SeqLink pool={pool} seq={seq} />
       {time && <span class="soft"> {moment(time)}</span>}
-      {record?.seq === seq && (
+      {line?.seq === seq && (
         <>
-          : <strong>{typeWords(record.type)}</strong> {record.job && <JobLink pool={pool} job={record.job} />} <span class="soft">{summary(record.data)}</span>
+          : <strong>{line.word}</strong> {line.job && <JobLink pool={pool} job={line.job} />} <span class="soft">{plainLine(line.text)}</span>
         </>
       )}
     </p>

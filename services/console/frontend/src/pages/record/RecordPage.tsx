@@ -1,6 +1,7 @@
 import { useLocation } from "preact-iso";
 
 import { useArchive } from "../../lib/archive";
+import { useTitle } from "../../lib/title";
 import { useLive } from "../../live/live";
 import { Button } from "../../ui/Button";
 import { Card } from "../../ui/Card";
@@ -18,6 +19,7 @@ const whole = (text: string | undefined): number | null => (text !== undefined &
 export default function RecordPage({ pool }: { pool: string }) {
   const live = useLive(pool, "events");
   const archive = useArchive();
+  useTitle(`${pool}: record`);
   const { query, path, route } = useLocation();
   const head = live.seq.value;
   const [at, seq, filter] = [whole(query.at), whole(query.seq), filterOf(query)];

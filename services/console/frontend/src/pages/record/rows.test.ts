@@ -24,6 +24,13 @@ test("a row of the archive knows its job, its asker or its node", () => {
   expect(fromRecord(record(1, "NodeLost", { node: "n1" })).node).toBe("n1");
 });
 
+test("a row of the archive says what the server tells of it, or else its fields", () => {
+  const bare = record(1, "TaskExited", { task: 0, exit_code: 85 });
+  expect([fromRecord(bare).word, fromRecord(bare).text]).toEqual(["Task exited", "task 0, exit code 85"]);
+  const told = fromRecord({ ...bare, word: "Task exited", text: "train-1/0 on node-3, exit code 85" });
+  expect([told.word, told.text]).toEqual(["Task exited", "train-1/0 on node-3, exit code 85"]);
+});
+
 test("every field of the filter must fit, in words or as a type", () => {
   const [row] = merged([line(3, "Scheduled", { node: "node-1", text: "on node-1" })], [], 10);
   const fits = (some: object): boolean => matches(row!, { ...NO_FILTER, ...some });

@@ -30,9 +30,9 @@ export function fromRecord(record: RecordItem): EventLine {
   const data = record.data ?? {};
   const asker = data.asker as { job?: string } | undefined;
   return {
-    seq: record.seq, time: record.time, type: record.type, word: typeWords(record.type),
+    seq: record.seq, time: record.time, type: record.type, word: record.word ?? typeWords(record.type),
     job: record.job ?? (typeof data.job === "string" ? data.job : (asker?.job ?? null)), project: null,
-    node: typeof data.node === "string" ? data.node : null, text: summary(data),
+    node: typeof data.node === "string" ? data.node : null, text: record.text ?? summary(data),
   };
 }
 

@@ -7,6 +7,7 @@ import { Latest } from "../../actions/latest";
 import { Answered } from "../../actions/RequestDialog";
 import { Sending } from "../../actions/sending";
 import type { Fault } from "../../lib/api";
+import { useTitle } from "../../lib/title";
 import { useLive } from "../../live/live";
 import { me } from "../../shell/me";
 import { Button } from "../../ui/Button";
@@ -31,6 +32,7 @@ export default function SubmitPage({ pool }: { pool: string }) {
 
 function Writing({ pool }: { pool: string }) {
   const live = useLive(pool);
+  useTitle(`${pool}: submit a job`);
   const only = me.value?.projects?.length === 1 && !me.value.operator ? me.value.projects[0]! : "";
   const job = useMemo(() => new JobDraft(jobKey(pool), only ? { project: only } : {}), []);
   const view = useSignal<View>(draft<View>(`submit-view-${pool}`) === "yaml" ? "yaml" : "form");

@@ -1,5 +1,6 @@
 import { useLocation } from "preact-iso";
 
+import { useTitle } from "../../lib/title";
 import { Switch } from "../../ui/Switch";
 import { JobPart } from "./JobPart";
 import { PolicyPart } from "./PolicyPart";
@@ -9,6 +10,7 @@ import "./whatif.css";
 /** Two questions: what would come of a job, and what another policy would do, now and in the past. */
 export default function WhatIfPage({ pool }: { pool: string }) {
   const { query, path, route } = useLocation();
+  useTitle(`${pool}: what if`);
   const policy = query.of === "policy";
   const show = (of: string) => route(`${path}?of=${of}`, true);
   return (

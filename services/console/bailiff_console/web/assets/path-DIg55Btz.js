@@ -1,0 +1,1 @@
+var e=(e,t)=>`/${encodeURIComponent(e)}/projects?project=${encodeURIComponent(t)}`;export{e as t};
