@@ -7,8 +7,8 @@ STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
 QUICK := -q -m "not long and not gpu and not compose"
-# Folders whose tests start no services and wait for none: several at a time do not starve each other.
-STILL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz
+# Folders whose tests start no whole system: several at a time do not starve each other.
+SMALL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz tests/contract tests/integration
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo up down test test-long test-compose test-gpu seeds chaos check docs web bench clean
@@ -29,9 +29,9 @@ up: install ## start the same system and leave it running
 down: ## end what `make up` started; its state stays in .bailiff
 	@$(BIN)/python -m bailiff_devstack.updown down --state $(STATE)
 
-test: check ## everything that is quick (on WORKERS=2 cores; APART=1: services one at a time)
-	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(if $(APART),$(STILL))
-	$(if $(APART),$(BIN)/python -m pytest $(QUICK) -n 0 tests $(STILL:%=--ignore=%))
+test: check ## everything that is quick (on WORKERS=2 cores; APART=1: systems one at a time)
+	$(BIN)/python -m pytest $(QUICK) -n $(WORKERS) --dist loadfile $(if $(APART),$(SMALL))
+	$(if $(APART),$(BIN)/python -m pytest $(QUICK) -n 0 tests $(SMALL:%=--ignore=%))
 
 test-long: install-dev .venv-frameworks/.installed ## the exhaustive rest: every fault cell, thousands of seeds, real frameworks
 	$(BIN)/python -m pytest -q -m "long" --timeout 3600

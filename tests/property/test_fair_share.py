@@ -3,6 +3,7 @@
 from fractions import Fraction
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.share_reference import Member, divide
@@ -105,9 +106,20 @@ def reference(projects: list[Project], total: Amounts, requested: dict[str, Amou
     return shares
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.integers(0, 2**32))
 def test_shares_are_those_of_the_text(seed: int) -> None:
+    divide_as_the_text(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_shares_are_those_of_the_text_at_length(seed: int) -> None:
+    divide_as_the_text(seed)
+
+
+def divide_as_the_text(seed: int) -> None:
     rng = Random(seed)
     for _ in range(TREES_AN_EXAMPLE):
         projects, total = some_projects(rng), some_total(rng)

@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import cmp_to_key
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import group
@@ -94,9 +95,20 @@ def random_projects(rng: Random) -> list[Project]:
     return found
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
 def test_each_step_is_the_best_of_all(seed: int) -> None:
+    take_steps(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_each_step_is_the_best_of_all_at_length(seed: int) -> None:
+    take_steps(seed)
+
+
+def take_steps(seed: int) -> None:
     rng = Random(seed)
     town = Town(*random_projects(rng), gpus=rng.choice([0, 4, 16]))
     names = ["", *[entry.name for entry in town.pool.rules.projects]]

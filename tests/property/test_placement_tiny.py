@@ -94,9 +94,20 @@ def test_tiny_pools_at_length(seed: int, topology: bool) -> None:
     check(seed, topology=topology)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=SEEDS)
 def test_rooms_that_are_kept_are_what_the_pool_says(seed: int) -> None:
+    keep_rooms(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=3_000, deadline=None)
+@given(seed=SEEDS)
+def test_rooms_that_are_kept_are_what_the_pool_says_at_length(seed: int) -> None:
+    keep_rooms(seed)
+
+
+def keep_rooms(seed: int) -> None:
     random = Random(seed)
     sketch, asker = tiny_pool(random, topology=True)
     pool = sketch.pool

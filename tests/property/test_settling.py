@@ -238,7 +238,7 @@ def _over(bound: int | None, amount: int) -> bool:
     return bound is not None and bound != UNLIMITED and amount > bound
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(pools)
 def test_pools_come_to_rest(drawn: Given) -> None:
     comes_to_rest(drawn)

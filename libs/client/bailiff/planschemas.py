@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from bailiff.explaining import Explained
-from bailiff_bus.generate import Json, Schemas, json_schema
+from bailiff_bus.generate.schemas import Json, Schemas, json_schema
 from bailiff_core.model.policy import Policy
 from bailiff_core.plan import PlanReport, Snapshot
 from bailiff_core.plan import snapshot as written

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bailiff.present.moment import moment
+from bailiff.present.times import moment
 from bailiff_bus import topics
 from bailiff_bus.port import Bus, BusUnavailable, Message, OffsetGone
 from bailiff_bus.until_first import until_first

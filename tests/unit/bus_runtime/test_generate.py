@@ -10,7 +10,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from tests.unit.bus_runtime.kit import submit, submit_data
 
-from bailiff_bus.generate import PLAIN_SCHEMAS, generated, main, stale, write
+from bailiff_bus.generate.__main__ import main
+from bailiff_bus.generate.events import PLAIN_SCHEMAS
+from bailiff_bus.generate.files import generated, stale, write
 from bailiff_bus.messages import MESSAGE_TYPES, SubmitJob
 from bailiff_bus.topics import TOPICS
 from bailiff_core.model.policy import DEFAULT_POLICY

@@ -8,7 +8,7 @@ import typer
 from bailiff import friendly, projects
 from bailiff.client import Client, Outcome
 from bailiff.present.jobs import job_rows
-from bailiff.present.moment import moment
+from bailiff.present.times import moment
 from bailiff.problem import ExitCode, Problem
 from bailiff.tables.projects import project_block, projects_table
 from bailiff_bus.messages import ApplyPolicy

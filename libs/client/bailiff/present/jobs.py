@@ -13,8 +13,8 @@ from bailiff_core.queue.order import queue_key
 from bailiff_core.records import Record
 from bailiff_core.words import memory_text, thousandths_text
 
-from .moment import moment
 from .moves import MoveRow, moves_of
+from .times import moment
 
 
 class JobRow(TypedDict):

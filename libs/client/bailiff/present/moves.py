@@ -8,7 +8,7 @@ from bailiff_core.model.places import NodeShare, numbers
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import Record, decisions, facts
 
-from .moment import moment
+from .times import moment
 
 
 class MoveRow(TypedDict):

@@ -8,7 +8,7 @@ from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Device, Job, Node, Pool, Task
 from bailiff_core.model.sharing import units_of
 
-from .moment import moment
+from .times import moment
 
 
 class DeviceRow(TypedDict):

@@ -6,8 +6,8 @@ from typing import TypedDict
 from bailiff_core.model.policy import VERBS
 from bailiff_core.model.pool import Pool
 
-from .moment import moment
 from .nodes import NodeRow, node_rows
+from .times import moment
 
 
 class PoolRow(TypedDict):

@@ -6,7 +6,7 @@ from bailiff.eventline.lines import lines
 from bailiff_bus.log import Entry
 from bailiff_core.model.pool import Pool
 
-from .moment import moment
+from .times import moment
 
 
 def record_data(entry: Entry, pool: Pool | None = None) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from bailiff import projects
-from bailiff.present.moment import moment
 from bailiff.present.nodes import NodeRow, node_row
 from bailiff.present.policy import class_rows
 from bailiff.present.pools import pool_row
+from bailiff.present.times import moment
 from bailiff_core.model.pool import ENDED, Job, Pool
 
 from .change import Change, Place, Rows, Show, event, members, packed

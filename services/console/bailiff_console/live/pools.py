@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from bailiff.client import Client
-from bailiff.present.moment import moment
+from bailiff.present.times import moment
 from bailiff_bus import topics
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics

@@ -7,8 +7,8 @@ not in its row, but in the queue, which is sent beside the rows: one job less at
 from typing import Any
 
 from bailiff.present.jobs import JobRow, job_row
-from bailiff.present.moment import moment
 from bailiff.present.nodes import Holder, NodeRow
+from bailiff.present.times import moment
 from bailiff.projects import ProjectRow
 from bailiff_core.explain.freeing import when_back
 from bailiff_core.model.places import bits

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bailiff.present.moment import moment
+from bailiff.present.times import moment
 from bailiff_bus.envelope import Unacceptable, unwrap
 from bailiff_bus.logs import logger
 from bailiff_bus.messages import NodeTelemetry

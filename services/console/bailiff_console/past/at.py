@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Query, Request
 
 from bailiff.moments import moment
-from bailiff.present.moment import moment as text_of
+from bailiff.present.times import moment as text_of
 from bailiff_console.answers import Answer
 from bailiff_console.live.change import Show
 from bailiff_console.live.follower import Followed

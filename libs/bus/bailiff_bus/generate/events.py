@@ -1,0 +1,78 @@
+"""All types, by topic, as the reference shows them."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from bailiff_bus.messages import MESSAGE_TYPES, JobSpec, RollupState
+from bailiff_bus.topics import TOPICS, Topic
+from bailiff_core.records import AUDIT_TYPES
+
+PLAIN_SCHEMAS: dict[str, type[BaseModel]] = {"JobSpec": JobSpec, "RollupState": RollupState}
+READ_BY = {
+    "bailiff.requests": ("admission",),
+    "bailiff.audit": ("admission", "victim_selection", "eviction_executor", "auditor", "rollup", "client"),
+    "bailiff.job-specs": ("admission",),
+    "bailiff.proposals": ("admission",),
+    "bailiff.eviction-progress": ("admission",),
+    "bailiff.node-commands": ("node_agent",),
+    "bailiff.node-reports": ("admission",),
+    "bailiff.job-logs": ("client",),
+    "bailiff.telemetry": ("rollup",),
+    "bailiff.seals": ("auditor", "client"),
+    "bailiff.rollup-state": ("rollup",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One type as the reference shows it."""
+
+    kind: str
+    model: type[BaseModel]
+    topic: Topic
+
+    @property
+    def name(self) -> str:
+        """The type without its prefix and version: `JobPlaced`."""
+        parts = self.kind.split(".")
+        return parts[-2] if len(parts) > 1 else self.kind
+
+    @property
+    def key(self) -> str:
+        """Unique among all types; requests and records may share a name."""
+        return self.kind.replace(".", "_")
+
+    @property
+    def text(self) -> str:
+        """What it is, from its docstring."""
+        return inspect.cleandoc(self.model.__doc__ or "")
+
+
+def topics() -> list[Topic]:
+    return list(TOPICS.values())
+
+
+def events() -> Iterator[Event]:
+    for topic in topics():
+        yield from events_of(topic)
+
+
+def events_of(topic: Topic) -> Iterator[Event]:
+    for name in topic.schemas:
+        if name == "audit":
+            yield from (Event(kind, model, topic) for kind, model in AUDIT_TYPES.items())
+        elif name in MESSAGE_TYPES:
+            yield Event(name, MESSAGE_TYPES[name], topic)
+        elif name in PLAIN_SCHEMAS:
+            yield Event(name, PLAIN_SCHEMAS[name], topic)
+        elif name != "text":
+            raise ValueError(f"{topic.name}: no type is called {name}")
+
+
+def kept(topic: Topic) -> str:
+    if topic.settings.get("cleanup.policy") == "compact":
+        return "compacted"
+    return "for ever" if topic.retention is None else f"{topic.retention.days} d"
