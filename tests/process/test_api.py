@@ -35,7 +35,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
         await asyncio.to_thread(stack.processes.wait_ready, API, timeout_s=PATIENCE_S)
         yield stack
     finally:
-        await asyncio.to_thread(stack.stop)
+        await asyncio.to_thread(stack.close)
 
 
 @pytest.mark.timeout(300)

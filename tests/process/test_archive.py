@@ -44,7 +44,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[Stack]:
         await asyncio.to_thread(stack.postgres.start)
         yield stack
     finally:
-        await asyncio.to_thread(stack.stop)
+        await asyncio.to_thread(stack.close)
 
 
 @pytest.mark.timeout(1800)
