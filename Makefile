@@ -7,7 +7,7 @@ STATE ?= .bailiff
 GPUS ?= 8xH100-80GB
 WORKERS ?= 2
 QUICK := -q -m "not long and not gpu and not compose"
-# Folders whose tests start no whole system: several at a time do not starve each other.
+# Folders whose tests start no system of their own (two files share one): some at a time do not starve each other.
 SMALL := tests/unit tests/property tests/scenarios tests/histories tests/simulation tests/fuzz tests/contract tests/integration
 
 .DEFAULT_GOAL := help
