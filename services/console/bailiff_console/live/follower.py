@@ -111,6 +111,7 @@ class Followed:
         await self.past.close()
         self.past.snapshots.forget()
         self._new(kept=False)
+        gc.unfreeze()  # the state of the view before this one is garbage now
 
     async def _follow(self) -> None:
         if not self._opened:
