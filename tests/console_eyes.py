@@ -11,6 +11,7 @@ from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
 
 POOL = "pool-a"
 PATIENCE_MS = PATIENCE_S * 1000
+expect.set_options(timeout=PATIENCE_MS)
 
 HOSTILE = "<img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
 LINK = "javascript:window.pwned='link'"
@@ -80,11 +81,11 @@ class Seeing:
 
     async def text(self, words: str) -> None:
         """Wait until it can be read."""
-        await expect(self.page.get_by_text(words).first).to_be_visible(timeout=PATIENCE_MS)
+        await expect(self.page.get_by_text(words).first).to_be_visible()
 
     async def state(self, word: str) -> None:
         """Wait until the job whose page this is, is so."""
-        await expect(self.page.locator("main .badge").first).to_contain_text(word, timeout=PATIENCE_MS)
+        await expect(self.page.locator("main .badge").first).to_contain_text(word)
 
     async def submit(self, yaml: str, outcome: str) -> None:
         """Write a job, see what would come of it, send it."""

@@ -1,4 +1,4 @@
-"""More stories of the console in a real browser: bytes that were changed, the past, a phone, what is away.
+"""More stories of the console in a real browser: bytes that were changed, the past, a phone, keys alone, what is away.
 
 All of them with hostile names and logs in the pool, which no page may run.
 """
@@ -10,7 +10,8 @@ import pytest
 from playwright.async_api import Page, expect
 from tests.archive_kit import query
 from tests.browser import PHONE
-from tests.console_eyes import HOSTILE, LINK, PATIENCE_MS, POOL, Seeing
+from tests.console_eyes import HOSTILE, LINK, POOL, Seeing
+from tests.console_keys import Keys
 from tests.system import PATIENCE_S
 
 from bailiff.client import Client
@@ -137,6 +138,43 @@ async def test_the_queue_and_a_policy(stack: Stack, page: Page, client: Client) 
     await see.accessible("a policy with a fault")
 
 
+async def test_by_keyboard_alone(stack: Stack, page: Page, client: Client) -> None:
+    await a_preemption(client)
+    see, keys = Seeing(page, stack.console), Keys(page)
+    await see.open(f"/{POOL}")
+    await see.text("What runs where")
+    await keys.go_to("Submit", "a")
+    await keys.press("Enter")
+    await page.wait_for_url("**/submit")
+    await keys.go_to("YAML", "button")
+    await keys.press("Enter")
+    await keys.go_to("The job as YAML", "div")
+    await keys.type("name: by-keys\nclass: inference\ngpus: 1\ncpu: 1\nmemory: 1GiB\ncommand: sleep 3000\n")
+    await see.text("would start at once")
+    await keys.go_to("Submit", "button")
+    await keys.press("Enter")
+    await page.wait_for_url("**/jobs/by-keys")
+    await see.state("running")
+
+    await keys.go_to("Pause", "button")
+    await keys.press("Enter")
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_text("What it will cause").wait_for()
+    await keys.go_to("Pause", "button")
+    await keys.press("Enter")
+    await dialog.get_by_text("Accepted").wait_for()
+    await keys.press("Escape")
+    await see.state("paused")
+
+    await see.open(f"/{POOL}/jobs/big")
+    await see.text("Why it had to leave")
+    await keys.go_to("The decision", "a")
+    await keys.press("Enter")
+    await keys.go_to("Verify this record", "button")
+    await keys.press("Enter")
+    await expect(page.locator(".verdict")).to_contain_text("✓ The record stands in the chain")
+
+
 async def test_what_is_away_is_said_and_comes_back(stack: Stack, page: Page, client: Client) -> None:
     see = Seeing(page, stack.console)
     await a_preemption(client)
@@ -151,9 +189,9 @@ async def test_what_is_away_is_said_and_comes_back(stack: Stack, page: Page, cli
             await see.accessible("Kafka is away")
         finally:
             await asyncio.to_thread(go_on)
-        await expect(page.get_by_text("Kafka does not answer")).to_have_count(0, timeout=PATIENCE_MS)
+        await expect(page.get_by_text("Kafka does not answer")).to_have_count(0)
     await asyncio.to_thread(stack.processes.kill9, API)
     await see.text("The archive does not answer")
     await see.accessible("the archive is away")
     await asyncio.to_thread(stack.start_service, API)
-    await expect(page.get_by_text("The archive does not answer")).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(page.get_by_text("The archive does not answer")).to_have_count(0)
