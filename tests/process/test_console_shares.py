@@ -1,0 +1,109 @@
+"""Two teams and one machine, in a real browser: who borrows what, who gives it back, what another policy would have done.
+
+One story, told in order.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from playwright.async_api import Locator, Page, expect
+from tests.console_eyes import POOL, Seeing
+from tests.log_builder import policy
+from tests.system import PATIENCE_S
+
+from bailiff_devstack.stack import API, CONSOLE, Plan, Stack
+
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
+
+FOUR = {"gpus": 4}
+PROJECTS = [
+    {"name": "research", "quota": {"gpus": 8}},
+    {"name": "vision", "parent": "research", "quota": FOUR},
+    {"name": "speech", "parent": "research", "quota": FOUR},
+]
+JOB = "name: {name}\nproject: {project}\nclass: train\ngpus: 4\ngrace: 5s\nsim-run-for: 1h\n"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Eight GPUs, of which half are vision's and half are speech's."""
+    folder = tmp_path_factory.mktemp("shares")
+    rules = folder / "policy.yaml"
+    rules.write_text(yaml.safe_dump(policy(projects=PROJECTS).model_dump(mode="json")))
+    with Stack(folder / "stack", Plan(policy=rules, archive=True, api=True, console=True), progress=print) as stack:
+        stack.processes.wait_ready(API, CONSOLE, timeout_s=PATIENCE_S)
+        yield stack
+
+
+def row(page: Page, project: str) -> Locator:
+    """Of the table of all projects."""
+    return page.locator("table.tree tbody tr").filter(has=page.get_by_role("link", name=project, exact=True))
+
+
+def figure(page: Page, project: str, head: str) -> Locator:
+    """Of this project's row."""
+    return row(page, project).locator(".tree-figure", has=page.get_by_text(head, exact=True))
+
+
+async def test_what_was_borrowed_is_given_back(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    for name in ("images", "videos"):
+        await see.submit(JOB.format(name=name, project="vision"), "would start at once")
+        await see.state("running")
+
+    await see.open(f"/{POOL}/projects")
+    await see.text("vision borrows 4 GPUs: speech leaves 4 GPUs of its quota unused.")
+    await expect(row(page, "vision")).to_contain_text("borrows")
+    await expect(row(page, "speech")).to_contain_text("idle")
+    await see.accessible("projects of which one borrows")
+
+    await see.submit(JOB.format(name="voices", project="speech"), "must leave")
+    await see.state("running")
+    await see.open(f"/{POOL}/projects")
+    await see.text("Nobody: every project is within its quota.")
+    for project, standing, suffered, caused in (("vision", "has its share", "1", "0"), ("speech", "nothing waits", "0", "1")):
+        await expect(row(page, project)).to_contain_text(standing)
+        await expect(figure(page, project, "Preempted")).to_contain_text(suffered)
+        await expect(figure(page, project, "Preempts")).to_contain_text(caused)
+
+    await row(page, "vision").get_by_role("link", name="vision", exact=True).click()
+    await see.text("Its jobs were preempted once")
+    lost = page.get_by_role("table", name="Evictions of its jobs, the newest first")
+    await expect(lost.get_by_role("link", name="voices")).to_be_visible()
+    await see.accessible("a project that had to give back")
+
+    await lost.get_by_role("row").nth(1).get_by_role("link").last.click()
+    await expect(page.locator(".page-head .badge")).to_have_text("reclaim")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("had to leave for voices")
+    await see.text("project speech")
+    await see.accessible("a reclaim")
+
+
+async def test_what_another_policy_would_have_done(stack: Stack, page: Page) -> None:
+    see = Seeing(page, stack.console)
+    await see.open(f"/{POOL}/jobs/voices")
+    await see.act("Pause")
+    await see.state("paused")
+    await see.open(f"/{POOL}/what-if?of=policy")
+    await see.text("in force since record")
+    in_force = (await (await page.request.get(f"{stack.console}/api/pools/{POOL}/policy")).json())["yaml"]
+    await page.get_by_label("The policy as YAML").fill(re.sub(r"(?m)^ *- reclaim\n", "", in_force, count=1))
+    await expect(page.locator(".changes li")).to_have_text(re.compile("^preemption.verbs: .*reclaim.* → (?!.*reclaim)"))
+    await expect(page.locator(".diff")).to_contain_text("reclaim")
+    await see.accessible("another policy")
+
+    await page.get_by_role("button", name="Simulate").click()
+    await see.text("What it comes to")
+    runs = page.get_by_role("table", name="All jobs, in three runs")
+    evictions = runs.get_by_role("row").filter(has_text="Attempts that ended early").get_by_role("cell")
+    await expect(evictions).to_have_text(["Attempts that ended early", "2", "2", "0", re.compile("−2 better")])
+    await see.text("How sure this is")
+    for title, name in (("Helped most", "videos"), ("Hurt most", "voices")):
+        table = page.get_by_role("table", name=title)
+        await expect(table.get_by_role("link", name=name)).to_be_visible()
+    await see.accessible("what another policy would have done")
+    async with page.expect_popup() as opened:
+        await page.get_by_role("link", name="The whole report, with plots").click()
+    await expect((await opened.value).locator("svg").first).to_be_visible()
