@@ -71,7 +71,7 @@ async def write(page: Page) -> None:
     """A job as YAML, and the plan beside it."""
     await page.get_by_role("button", name="YAML").click()
     await page.locator(".cm-content").fill(URGENT)
-    await page.get_by_text("must leave").first.wait_for()
+    await expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled(timeout=PATIENCE_MS)
 
 
 def make_small(file: Path) -> None:

@@ -34,7 +34,7 @@ function Strips({ pool, found }: { pool: string; found: Borrowing }) {
   const rows = borrowers(found);
   const [shown, more] = useMore(rows, AT_FIRST, STEP);
   if (!found.times.length) return <Empty title="Nothing is noted of that time">The archive notes each project's use from the moment it follows the log.</Empty>;
-  if (!rows.length) return <p class="soft">Nobody: every project stayed within its quota.</p>;
+  if (!rows.length) return <p class="soft">Nobody, at the moments that the archive has noted; the last of them is {moment(found.to!)}.</p>;
   const most = Math.max(...rows.flatMap((row) => row.borrowed.map((value) => value ?? 0)));
   return (
     <>
