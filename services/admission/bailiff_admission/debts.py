@@ -5,7 +5,7 @@ from collections.abc import Collection
 from bailiff_bus.ambient import Ambient
 from bailiff_bus.messages import Evict
 from bailiff_bus.messages.commands import Order
-from bailiff_core.lifecycle.grace import PART
+from bailiff_core.lifecycle.grace import usual_term
 from bailiff_core.model.pool import Pool
 
 from .outbox import Outbox
@@ -71,6 +71,6 @@ def _eviction(pool: Pool, orphan: Orphan) -> Evict:
         attempt=attempt,
         tasks=(task,),
         grace=grace,
-        term_after=grace - grace // PART,
+        term_after=usual_term(grace),
         cause="not in the log",
     )

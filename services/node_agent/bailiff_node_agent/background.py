@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from bailiff_bus.until_first import until_first
+
 
 class Background:
     """Pieces of work that end by themselves, and watchers that do not. The first that fails ends all of them."""
@@ -32,13 +34,9 @@ class Background:
     async def watch(self, work: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Until cancelled, or until one of the watchers ends or any work fails, whose error is raised. After `observe`."""
         assert self._failed is not None
-        watchers = [asyncio.ensure_future(each) for each in work]
         try:
-            await asyncio.wait([*watchers, self._failed], return_when=asyncio.FIRST_COMPLETED)
-            for done in (*watchers, self._failed):
-                if done.done():
-                    done.result()
+            await until_first(*work, self._failed)
         finally:
-            for task in (*watchers, *self.running):
+            for task in self.running:
                 task.cancel()
-            await asyncio.gather(*watchers, *self.running, return_exceptions=True)
+            await asyncio.gather(*self.running, return_exceptions=True)

@@ -22,4 +22,9 @@ def term_after(pool: Pool, job: Job, grace: int) -> int:
     entry = pool.rules.find_class(job.class_name)
     said = (job.demand.kill_after, entry.kill_after if entry is not None else None, pool.rules.eviction.kill_after)
     own = next((each for each in said if each is not None), None)
-    return grace - (own if own is not None and own < grace else grace // PART)
+    return grace - own if own is not None and own < grace else usual_term(grace)
+
+
+def usual_term(grace: int) -> int:
+    """The same, µs, where nobody says how long the rest is to be."""
+    return grace - grace // PART

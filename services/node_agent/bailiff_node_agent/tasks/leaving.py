@@ -15,7 +15,7 @@ from bailiff_bus.messages import (
     TaskNotStarted,
     TaskWasSpared,
 )
-from bailiff_core.lifecycle.grace import PART
+from bailiff_core.lifecycle.grace import usual_term
 from bailiff_node_agent.background import Background
 from bailiff_node_agent.devices import read_devices
 from bailiff_node_agent.disk import RunningEviction
@@ -70,7 +70,7 @@ class Leaving:
         """Whoever runs and was not told to before."""
         for held in self.tasks.running():
             if self.machine.evictions.get(str(held.key)) is None:
-                self._begin(held, grace, grace - grace // PART, {"reason": reason, "for": ""})
+                self._begin(held, grace, usual_term(grace), {"reason": reason, "for": ""})
 
     def adopt(self) -> None:
         """What earlier agents have begun, as far as they came with it; `go_on` follows. What concerns no task here ends."""
