@@ -13,8 +13,9 @@ from bailiff.problem import Problem
 from bailiff.pruning import prune
 from bailiff.sources import from_archive, from_file
 from bailiff.stretches import write_stretches
-from bailiff.walk import verify
-from bailiff_bus.seals import SealChain, SealedWalk, check_proof
+from bailiff.verifying import verified
+from bailiff.walk import Verification, verify
+from bailiff_bus.seals import check_proof
 
 WIRES = long_log(700)[:700]
 ANY_AGE = timedelta(days=-3650)  # the times of this log are still to come
@@ -26,13 +27,10 @@ async def export(dsn: str, folder: Path, size: int = 100) -> None:
         await write_stretches(folder, size, source.start, source.tree, 0, source.messages, source.seals)
 
 
-async def verified(dsn: str):
+async def judged(dsn: str) -> Verification:
     """As `bailiff audit verify --archive`."""
     async with from_archive(dsn, None) as source:
-        chain = SealChain(source.domain)
-        for body in source.seals:
-            chain.take(body)
-        return await verify(source.domain, source.messages, SealedWalk(chain, source.tree.copy()), source.start)
+        return await verified(source)
 
 
 async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_holds(database: str, tmp_path: Path) -> None:
@@ -66,7 +64,7 @@ async def test_only_what_is_exported_sealed_and_old_goes_and_the_rest_still_hold
         await later.until("it is ready", lambda: not any(later.service.readiness().values()))
     assert log.alarms() == []
 
-    found = await verified(database)
+    found = await judged(database)
     assert (found["ok"], found["first_seq"], found["records"], found["sealed"]) == (True, 300, 400, 600)
 
     async with from_archive(database, None) as source:

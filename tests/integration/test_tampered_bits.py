@@ -1,22 +1,26 @@
 """One bit flipped, or one byte gone or doubled, anywhere: in the log, in the archive's rows, in an exported file or folder.
 
 Every bit and byte of every header and value of the log, and every byte of the exported files, in the long run; a fixed sample
-of them in the quick one, and of the archive's rows.
+of them in the quick one, and of the archive's rows. Of a folder's manifest every statement is replaced by other ones.
 """
 
+import copy
 import dataclasses
+import json
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 from tests.archive_kit import Auditor, Log, query
-from tests.integration.test_tampering import OURS, given, named, seals_of, walk_of
+from tests.integration.test_tampering import OURS, given, named, seals_of, walk_of, write_anew
 
 from bailiff.problem import Problem
 from bailiff.sources import from_archive, from_file
-from bailiff.stretches import write_stretches
+from bailiff.stretches import StretchFolder, seal_to, write_stretches
+from bailiff.verifying import verified
 from bailiff.walk import verify
 from bailiff_bus.archive import packed, unpacked
 from bailiff_bus.messages import LogSealed, SealingKey
@@ -114,12 +118,18 @@ def other_headers(raw: bytes, dice: random.Random) -> bytes:
     return packed(tuple(headers))
 
 
+def from_folder(folder: Path) -> StretchFolder:
+    found = from_file(folder).folder
+    assert found is not None
+    return found
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("every", [61, pytest.param(1, marks=pytest.mark.long)])
 async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
     every: int, sealed: tuple[list[Message], list], tmp_path: Path
 ) -> None:
-    """Of the files that hold records. What the manifest says is checked by its seals and by the files."""
+    """Of the files that hold records."""
     messages, seals = sealed
     folder = tmp_path / "kept"
     await write_stretches(folder, 7, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
@@ -129,15 +139,99 @@ async def test_no_changed_byte_of_an_exported_folder_stays_hidden(
         whole = file.read_bytes()
         for at in range(0, len(whole), every):
             file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            faults = from_file(folder).faults()
+            faults = from_folder(folder).faults()
             assert len(faults) == 1, (file, at)
             assert file.name in faults[0]
         file.write_bytes(whole)
-    assert from_file(folder).faults() == []
+    assert from_folder(folder).faults() == []
     for file in files:
         whole = file.read_bytes()
         file.unlink()
-        assert any("is missing" in fault for fault in from_file(folder).faults())
+        assert any("is missing" in fault for fault in from_folder(folder).faults())
         with pytest.raises(Problem):
             [message async for message in from_file(folder).messages]
         file.write_bytes(whole)
+
+
+Place = tuple[str | int, ...]
+OTHER_VALUES: list[Any] = [
+    None, True, 0, -1, 7, 10**30, 1.5, "", "x", "../elsewhere", "00" * 32, [], [1], {}, {"a": 1}, "\ud800"
+]  # fmt: skip
+SAYS_NOTHING = {("partition",), ("size",)}  # of where in Kafka the log was, and of how an export goes on
+
+
+def other_manifests(manifest: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Each statement of the manifest left out, and replaced by other ones."""
+    for place in places_in(manifest):
+        for value in (..., *OTHER_VALUES):
+            other = copy.deepcopy(manifest)
+            parent: Any = other
+            for name in place[:-1]:
+                parent = parent[name]
+            if value is ...:
+                del parent[place[-1]]
+            else:
+                parent[place[-1]] = value
+            if other != manifest:
+                yield place, other
+
+
+def places_in(document: Any, place: Place = ()) -> Iterator[Place]:
+    within = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    for name, value in within:
+        yield (*place, name)
+        yield from places_in(value, (*place, name))
+
+
+async def is_whole(folder: Path, key: str) -> bool:
+    """As `bailiff audit verify --file FOLDER --trust KEY`."""
+    try:
+        return (await verified(from_file(folder), [key]))["ok"]
+    except Problem:
+        return False
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
+async def test_whatever_a_manifest_says_is_held_against_the_files_and_the_seals(
+    every: int, sealed: tuple[list[Message], list], tmp_path: Path
+) -> None:
+    messages, seals = sealed
+    folder, key = tmp_path / "kept", seals[0].key
+    await write_stretches(folder, 6, ChainHead("pool-a"), Frontier(), 0, given(messages), seals)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert "closing" in manifest
+    assert await is_whole(folder, key)
+    for place, other in list(other_manifests(manifest))[::every]:
+        (folder / "manifest.json").write_text(json.dumps(other))
+        harmless = (
+            place in SAYS_NOTHING
+            or (place == ("stretches", 0) and len(other["stretches"]) < len(manifest["stretches"]))  # moved away
+            or place[:3] == ("stretches", 0, "head")  # of the first record of all, where there is nothing before it
+        )
+        assert harmless or not await is_whole(folder, key), (place, other)
+
+
+async def test_a_folder_is_found_whose_end_or_beginning_no_seal_covers(
+    sealed: tuple[list[Message], list], tmp_path: Path
+) -> None:
+    """Where the seals that would tell are left out, too, there is the chain alone, which anybody can make."""
+    messages, seals = sealed
+    size, key = len(messages) // 3, seals[0].key
+    anew = write_anew(messages, size + 2)
+    await write_stretches(tmp_path, size, ChainHead("pool-a"), Frontier(), 0, given(anew), [])
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    first_seal = [seal_to(body) for body in seals if getattr(body, "size", 0) <= size]
+
+    for begin in (0, 1):  # all of it, and what is left where the first file was moved away
+        kept = {**manifest, "seals": first_seal, "stretches": manifest["stretches"][begin:]}
+        (tmp_path / "manifest.json").write_text(json.dumps(kept))
+        found = await verified(from_file(tmp_path), [key])
+        assert found["broken"] is None
+        assert not found["ok"]
+        assert f"records {size} to" in found["seal_problem"]
+        assert "under none of the seals" in found["seal_problem"]
+
+    kept["stretches"][0]["peaks"][0] = "00" * 32
+    (tmp_path / "manifest.json").write_text(json.dumps(kept))
+    assert "are not those that were sealed" in (await verified(from_file(tmp_path), [key]))["seal_problem"]

@@ -257,12 +257,14 @@ class SealedWalk:
     """Holds records against seals while a log is walked: `add` each record's hash in turn, then `finish`.
 
     problem: the first seal that the log does not fit, in words; sound: so many records fit. tree: of what is before the
-    records that are walked. closing: of records that were kept without those up to the next seal.
+    records that are walked. closing: of records that were kept without those up to the next seal. to_its_end: where there are
+    seals, the last record must be under one, too.
     """
 
     chain: SealChain
     tree: Frontier = field(default_factory=Frontier)
     closing: Closing | None = None
+    to_its_end: bool = False
     problem: str = ""
     sound: int = 0
     _next: int = 0
@@ -270,6 +272,9 @@ class SealedWalk:
     def __post_init__(self) -> None:
         self.sound = self.tree.size
         self._next = sum(seal.size <= self.tree.size for seal in self.chain.seals)
+        before = self.chain.seals[self._next - 1] if self._next else None
+        if before is not None and before.size == self.tree.size and before.root != self.tree.root().hex():
+            self.problem = f"the records before {before.size} are not those that were sealed"
 
     def add(self, record_hash_hex: str) -> None:
         """The next record that continues the chain."""
@@ -298,6 +303,8 @@ class SealedWalk:
                 f"{seals[-1].size} records were sealed, the log goes to record {self.tree.size - 1} only: "
                 f"it was cut short or replaced from record {self.tree.size} at the latest"
             )
+        if not self.problem and self.to_its_end and seals and self.sound < self.tree.size:
+            self.problem = f"records {self.sound} to {self.tree.size - 1} are under none of the seals"
         return self.problem
 
     def _is_closed_by(self, seal: LogSealed) -> bool:
@@ -342,6 +349,7 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
         if document["bailiff_proof"] != PROOF_FORMAT:
             raise Disproved(f"this is a proof of format {document['bailiff_proof']}, which this release does not know")
         domain, seq = str(document["domain"]), int(document["seq"])
+        place = domain.encode(), b"%d" % seq
         headers = tuple((str(name), _unb64(content)) for name, content in document["headers"])
         wire = Wire(headers, _unb64(document["value"]))
         path = [bytes.fromhex(each) for each in document["path"]]
@@ -349,7 +357,7 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
         raise Disproved(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
     said = dict(headers)
-    if (said.get("ce_domain"), said.get("ce_seq")) != (domain.encode(), b"%d" % seq):
+    if (said.get("ce_domain"), said.get("ce_seq")) != place:
         raise Disproved(f"the record itself does not say that it is {domain}#{seq}")
     check_seal(seal, domain)
     if trusted and seal.key not in trusted:

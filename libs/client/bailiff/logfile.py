@@ -52,11 +52,13 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         about = self._parsed(1, next(iter(self._lines()), ""))
-        if about.get("bailiff_log") != FORMAT or not isinstance(about.get("domain"), str):
+        domain, partition, seals = about.get("domain"), about.get("partition", 0), about.get("seals", [])
+        right = isinstance(domain, str) and domain.isprintable() and isinstance(partition, int) and isinstance(seals, list)
+        if about.get("bailiff_log") != FORMAT or not right:
             raise self._fault(1, 'expected {"bailiff_log": 1, "domain": …}', "write such a file with: bailiff audit export FILE")
         self.domain: str = about["domain"]
-        self.partition: int = about.get("partition", 0)
-        self.seals: list[Any] = list(about.get("seals", ()))
+        self.partition: int = partition
+        self.seals: list[Any] = seals
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message, in the file's order."""
@@ -93,7 +95,7 @@ class LogFile:
     def _message(self, number: int, line: dict[str, Any]) -> Message:
         try:
             return from_line(line, self.partition)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._fault(number, f"expected offset, time, headers and value: {error!r}") from None
 
     def _fault(self, number: int, text: str, advice: str = "") -> Problem:

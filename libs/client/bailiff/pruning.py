@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from bailiff_bus.archive import NotInArchive, connected, pick_domain
-from bailiff_bus.seals import Disproved, SealChain, SealedWalk
-from bailiff_bus.walk import Walk
-from bailiff_core.records import ChainHead
+from bailiff_bus.messages import LogSealed
 
 from .problem import ExitCode, Problem
-from .stretches import Stretch, StretchFolder
+from .sources import from_file
+from .stretches import Closed, Stretch, StretchFolder
+from .verifying import verified
 
 UNCHANGED = "nothing was removed from the archive"
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """A stretch of the folder, and where chain and tree stand behind it."""
-
-    stretch: Stretch
-    head: ChainHead
-    peaks: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,53 +28,38 @@ class Pruned:
     kept: str
 
 
-async def closed_stretches(folder: StretchFolder, trusted: Sequence[str]) -> list[Closed]:
-    """All stretches of a folder that is whole. Raises `Problem` for one that is not."""
-    chain = SealChain(folder.domain, frozenset(trusted))
-    for body in folder.seals:
-        try:
-            chain.take(body)
-        except Disproved as no:
-            raise Problem(ExitCode.FOUND_WRONG, f"{folder.folder}: {no}", UNCHANGED) from None
-    if not chain.seals:
-        raise Problem(ExitCode.USAGE, f"{folder.folder}: none of it is under a seal", "export it once the auditor has sealed it")
-    walk, sealed = Walk(folder.domain), SealedWalk(chain, folder.tree.copy(), folder.closing)
-    walk.resume(folder.start, "", -1, ())
-    ends = {stretch["last_seq"]: stretch for stretch in folder.stretches}
-    found = []
-    faults = folder.faults()
+async def closed_stretches(path: Path, trusted: Sequence[str]) -> StretchFolder:
+    """The folder, once it was found whole and under seals. Raises `Problem` for one that is not."""
+    source = from_file(path)
+    folder = source.folder
+    if folder is None:
+        raise Problem(ExitCode.USAGE, f"{path} is no folder of stretches", "made by: bailiff audit export FOLDER --stretch N")
+    if not any(isinstance(body, LogSealed) for body in folder.seals):
+        raise Problem(ExitCode.USAGE, f"{path}: none of it is under a seal", "export it once the auditor has sealed it")
+    faults = "; ".join(folder.faults())
     if not faults:
-        async for message in folder.messages():
-            if walk.judge(message) is None:
-                continue
-            sealed.add(walk.head.hash)
-            stretch = ends.get(walk.head.next_seq - 1)
-            if stretch is not None:
-                found.append(Closed(stretch, walk.head, b"".join(sealed.tree.peaks)))
-    if walk.broken is not None:
-        faults.append(walk.broken["meaning"])
-    faults += [problem] if (problem := sealed.finish()) else []
+        found = await verified(source, trusted)
+        faults = "; ".join(filter(None, [found["broken"]["meaning"] if found["broken"] else "", found["seal_problem"]]))
     if faults:
-        raise Problem(ExitCode.FOUND_WRONG, f"{folder.folder}: {'; '.join(faults)}", UNCHANGED)
-    return found
+        raise Problem(ExitCode.FOUND_WRONG, f"{path}: {faults}", UNCHANGED)
+    return folder
 
 
 async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequence[str], dry_run: bool) -> Pruned:
     """Remove from the archive what the folder holds and is older. Raises `Problem`."""
-    kept = StretchFolder(folder)
-    closed = await closed_stretches(kept, trusted)
+    kept = await closed_stretches(folder, trusted)
     try:
         async with connected(address) as connection:
             row = await pick_domain(connection, kept.domain)
             if "first_seq" not in row:
                 raise NotInArchive("its tables are of an earlier release: start the auditor of this release once")
             first, gone = row["first_seq"], list[Stretch]()
-            for each in closed:
+            for each in kept.closed:
                 stretch = each.stretch
-                if stretch["first_seq"] > first:
-                    text = f"records {first} to {stretch['first_seq'] - 1} are not in the folder"
+                if stretch.first_seq > first:
+                    text = f"records {first} to {stretch.first_seq - 1} are not in the folder"
                     return Pruned(kept.domain, first, gone, text)
-                if stretch["last_seq"] < first:
+                if stretch.last_seq < first:
                     continue
                 stays = await _why_it_stays(connection, row["id"], each, older_than)
                 if stays:
@@ -91,14 +67,14 @@ async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequ
                 if not dry_run:
                     await _remove(connection, row["id"], first, each)
                 gone.append(stretch)
-                first = stretch["last_seq"] + 1
+                first = stretch.last_seq + 1
             return Pruned(kept.domain, first, gone, f"the folder ends before record {first}")
     except NotInArchive as error:
         raise Problem(ExitCode.UNREACHABLE, f"the archive: {error}") from None
 
 
 async def _why_it_stays(connection: Any, domain: int, closed: Closed, older_than: timedelta) -> str:
-    last = closed.stretch["last_seq"]
+    last = closed.stretch.last_seq
     row = await connection.fetchrow(
         """SELECT hash, time > now() - $3::interval AS young, (SELECT max(size) FROM seals WHERE domain = $1) AS sealed
            FROM records WHERE domain = $1 AND seq = $2""",
@@ -106,8 +82,8 @@ async def _why_it_stays(connection: Any, domain: int, closed: Closed, older_than
     )  # fmt: skip
     if row is None:
         return f"the archive does not have record {last}"
-    if row["hash"].hex() != closed.stretch["after"]:
-        text = f"record {last} of the archive is another than in {closed.stretch['name']}"
+    if row["hash"].hex() != closed.head.hash:
+        text = f"record {last} of the archive is another than in {closed.stretch.name}"
         raise Problem(ExitCode.FOUND_WRONG, text, "nothing was removed from there on; bailiff audit verify tells which is right")
     if (row["sealed"] or 0) <= last:
         return f"record {last} is not under a seal that the archive has"
@@ -115,7 +91,7 @@ async def _why_it_stays(connection: Any, domain: int, closed: Closed, older_than
 
 
 async def _remove(connection: Any, domain: int, first: int, closed: Closed) -> None:
-    last = closed.stretch["last_seq"]
+    last = closed.stretch.last_seq
     async with connection.transaction():
         moved = await connection.execute(
             "UPDATE domains SET first_seq = $3, first_head = $4, first_peaks = $5 WHERE id = $1 AND first_seq = $2",
@@ -130,5 +106,5 @@ async def _remove(connection: Any, domain: int, first: int, closed: Closed) -> N
         await connection.execute("DELETE FROM records WHERE domain = $1 AND seq <= $2", domain, last)
         await connection.execute(
             "INSERT INTO prunings (domain, first_seq, last_seq, file, sha256) VALUES ($1, $2, $3, $4, $5)",
-            domain, first, last, closed.stretch["name"], closed.stretch["sha256"],
+            domain, first, last, closed.stretch.name, closed.stretch.sha256,
         )  # fmt: skip

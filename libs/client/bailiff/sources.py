@@ -1,6 +1,6 @@
 """Where a log is read from: Kafka, the archive in PostgreSQL, an exported file, or a folder of stretches; with its seals."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from bailiff_bus import topics
 from bailiff_bus.archive import NotInArchive, open_archive
 from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.port import Message
-from bailiff_bus.seals import Closing, SealBody, seal_in
+from bailiff_bus.seals import SealBody, seal_in
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier
 
@@ -21,9 +21,9 @@ from .stretches import StretchFolder, seal_from
 
 @dataclass
 class Source:
-    """One domain's log. start, tree: where it stands before its first message. faults: what is wrong with its files.
+    """One domain's log. start, tree: where it stands before its first message.
 
-    closing: leads from its end to the seal above that. path: of the file or folder; None: it is read where it grows.
+    path: of the file or folder; None: it is read where it grows. folder: of stretches, if it is one.
     """
 
     domain: str
@@ -32,9 +32,8 @@ class Source:
     seals: Sequence[SealBody]
     start: ChainHead
     tree: Frontier = field(default_factory=Frontier)
-    faults: Callable[[], list[str]] = list
-    closing: Closing | None = None
     path: Path | None = None
+    folder: StretchFolder | None = None
 
     def from_its_beginning(self, what: str) -> None:
         """Raises `Problem` where the log's first records are not in it, which `what` needs."""
@@ -65,10 +64,7 @@ def from_file(path: Path) -> Source:
     """An exported log, or a folder of stretches."""
     if path.is_dir():
         folder = StretchFolder(path)
-        return Source(
-            folder.domain, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, folder.faults,
-            folder.closing, path,
-        )  # fmt: skip
+        return Source(folder.domain, folder.partition, folder.messages(), folder.seals, folder.start, folder.tree, path, folder)
     log = LogFile(path)
     try:
         seals = [seal_from(each) for each in log.seals]

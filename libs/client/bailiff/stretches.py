@@ -3,6 +3,8 @@
 A stretch is a file of `logfile`, gzipped. `manifest.json` says for each which records it holds, its SHA-256, and where the
 log stood before it (head and Merkle tree), so that a stretch can be checked without those before it. The seals, and the keys
 that made them, stand in the manifest, too. Where the newest file does not end at a seal, `closing` holds what leads to the next.
+
+A manifest may come from anybody: whatever it says is held against the files, and those against the seals.
 """
 
 import gzip
@@ -10,9 +12,12 @@ import hashlib
 import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bailiff_bus.messages import LogSealed, SealingKey, SealsSetAside
 from bailiff_bus.port import Message
@@ -25,65 +30,141 @@ from .problem import ExitCode, Problem
 from .walk import Walk, unbroken
 from .written import put
 
-MANIFEST, FORMAT = "manifest.json", 1
+MANIFEST = "manifest.json"
 COMPRESSION = 6
 
 
-class Stretch(TypedDict):
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Strict(BaseModel):
+    """What stands in a manifest: of the very types that this program writes."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Stretch(Strict):
     """One file. head, peaks: the chain and the Merkle tree before its first record; after: the hash of its last record."""
 
-    name: str
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    sha256: str
-    head: dict[str, Any]
-    peaks: list[str]
-    after: str
+    name: Annotated[str, Field(pattern=r"^[^/]+$")]
+    first_seq: Count
+    last_seq: Count
+    messages: Count
+    bytes: Count
+    sha256: Digest
+    head: ChainHead
+    peaks: list[Digest]
+    after: Digest
+
+    @property
+    def records(self) -> str:
+        """Which it holds, in words."""
+        return f"records {self.first_seq} to {self.last_seq}"
+
+    @property
+    def tree(self) -> Frontier:
+        """The Merkle tree before its first record. Raises `ValueError`."""
+        return Frontier(self.head.next_seq, map(bytes.fromhex, self.peaks))
+
+
+class ClosingPath(Strict):
+    """A `Closing` as JSON."""
+
+    size: Count
+    path: list[Digest]
+
+
+class Manifest(Strict):
+    """`manifest.json`. size: records of each stretch. seals: as `seal_to` writes them."""
+
+    bailiff_stretches: Literal[1]
+    domain: str
+    partition: Count
+    size: Annotated[int, Field(ge=1)]
+    stretches: list[Stretch]
+    seals: list[dict[str, Any]]
+    closing: ClosingPath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A stretch that was read, and where chain and tree stand behind it."""
+
+    stretch: Stretch
+    head: ChainHead
+    peaks: bytes
 
 
 class StretchFolder:
-    """A folder of stretches, read one after the other. Raises `Problem` with file and place for what it cannot read."""
+    """A folder of stretches, read one after the other. Raises `Problem` with file and place for what it cannot read.
+
+    closed: those that were walked and are what the manifest says.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         manifest = _manifest(folder)
-        if manifest is None:
+        if manifest is None or not manifest.stretches:
             raise Problem(ExitCode.USAGE, f"{folder}: there is no {MANIFEST}", "made by: bailiff audit export FOLDER --stretch N")
+        self.domain, self.partition, self.stretches = manifest.domain, manifest.partition, manifest.stretches
+        first, closing = self.stretches[0], manifest.closing
         try:
-            self.domain, self.partition = str(manifest["domain"]), int(manifest["partition"])
-            self.stretches: list[Stretch] = list(manifest["stretches"])
-            self.seals = [seal_from(each) for each in manifest["seals"]]
-            first = self.stretches[0]
-            self.start = ChainHead(**first["head"])
-            self.tree = Frontier(first["first_seq"], [bytes.fromhex(each) for each in first["peaks"]])
-            closing = manifest.get("closing")
-            if closing is not None:
-                closing = Closing(int(closing["size"]), tuple(bytes.fromhex(each) for each in closing["path"]))
-            self.closing: Closing | None = closing
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            self.seals = [seal_from(each) for each in manifest.seals]
+            self.start, self.tree = first.head, first.tree
+        except (KeyError, TypeError, ValueError) as error:
             raise Problem(ExitCode.USAGE, f"{folder / MANIFEST}: a part of it is missing or changed: {error!r}") from None
+        self.closing = Closing(closing.size, tuple(map(bytes.fromhex, closing.path))) if closing is not None else None
+        self.closed: list[Closed] = []
+        self._untrue: list[str] = []
 
     async def messages(self) -> AsyncGenerator[Message, None]:
         """Every message of every file."""
         for stretch in self.stretches:
-            async for message in LogFile(self.folder / stretch["name"]).messages():
+            count = 0
+            async for message in LogFile(self.folder / stretch.name).messages():
+                count += 1
                 yield message
+            if count != stretch.messages:
+                self._untrue.append(f"{stretch.name} holds {count} messages, and its manifest says {stretch.messages}")
+
+    def walked(self, head: ChainHead, tree: Frontier) -> None:
+        """To be told of each record: where its stretch ends, what the manifest says of that place is held against this."""
+        at = len(self.closed)
+        if at == len(self.stretches) or head.next_seq != self.stretches[at].last_seq + 1:
+            return
+        stretch, later = self.stretches[at], self.stretches[at + 1 : at + 2]
+        self.closed.append(Closed(stretch, head, b"".join(tree.peaks)))
+        if stretch.after != head.hash:
+            self._untrue.append(f"{stretch.name} ends with another record {stretch.last_seq} than its manifest says")
+        for each in later:
+            if (each.head, each.peaks) != (head, [peak.hex() for peak in tree.peaks]):
+                self._untrue.append(f"the manifest says something else of where {each.name} begins than the records before it")
+
+    def misstated(self) -> list[str]:
+        """After a walk to the end of the files: what the manifest says and they do not, one sentence each."""
+        lacking = [f"{each.name} does not hold {each.records}" for each in self.stretches[len(self.closed) :]]
+        return self._untrue + lacking
 
     def faults(self) -> list[str]:
         """Files that are not the ones that the manifest names, one sentence each."""
-        found, next_seq = [], self.start.next_seq
+        found = []
+        if self.stretches[0].first_seq != self.start.next_seq:
+            found.append(f"the manifest says {self.stretches[0].first_seq} and {self.start.next_seq} of its first record")
+        for before, stretch in pairwise(self.stretches):
+            if stretch.first_seq != before.last_seq + 1:
+                found.append(f"records {before.last_seq + 1} to {stretch.first_seq - 1} are in none of the files")
         for stretch in self.stretches:
-            path = self.folder / stretch["name"]
-            if stretch["first_seq"] != next_seq:
-                found.append(f"records {next_seq} to {stretch['first_seq'] - 1} are in none of the files")
-            next_seq = stretch["last_seq"] + 1
-            if not path.exists():
-                found.append(f"{path.name}, which holds records {stretch['first_seq']} to {stretch['last_seq']}, is missing")
-            elif hashlib.sha256(path.read_bytes()).hexdigest() != stretch["sha256"]:
-                where = f"records {stretch['first_seq']} to {stretch['last_seq']}"
-                found.append(f"{path.name} ({where}) is not the file that was written: its SHA-256 differs")
+            try:
+                raw = (self.folder / stretch.name).read_bytes()
+            except FileNotFoundError:
+                found.append(f"{stretch.name}, which holds {stretch.records}, is missing")
+                continue
+            except OSError as error:
+                found.append(f"{stretch.name}, which holds {stretch.records}, cannot be read: {error.strerror}")
+                continue
+            if (len(raw), hashlib.sha256(raw).hexdigest()) != (stretch.bytes, stretch.sha256):
+                found.append(f"{stretch.name} ({stretch.records}) is not the file that was written: its SHA-256 differs")
         return found
 
 
@@ -103,11 +184,11 @@ async def write_stretches(
     """
     domain = start.domain
     manifest = _manifest(folder)
-    known: list[Stretch] = list(manifest["stretches"]) if manifest is not None else []
-    if manifest is not None and (manifest["domain"], manifest["size"]) != (domain, size):
-        text = f"{folder} holds stretches of {manifest['size']} records of {manifest['domain']}"
+    known = manifest.stretches if manifest is not None else []
+    if manifest is not None and (manifest.domain, manifest.size) != (domain, size):
+        text = f"{folder} holds stretches of {manifest.size} records of {manifest.domain}"
         raise Problem(ExitCode.USAGE, text, "choose another folder")
-    end = known[-1]["last_seq"] + 1 if known else start.next_seq
+    end = known[-1].last_seq + 1 if known else start.next_seq
     if start.next_seq % size or start.next_seq > end:
         text = f"the log is there from record {start.next_seq} on only, and the folder ends before record {end}"
         raise Problem(ExitCode.USAGE, text, "use the folder that has the records before it, or a size that divides that")
@@ -116,7 +197,7 @@ async def write_stretches(
     walk, tree, base = Walk(domain), tree.copy(), tree
     walk.resume(start, "", -1, ())
     before, lines, later, written = start, list[str](), list[bytes](), list[Stretch]()
-    by_first = {stretch["first_seq"]: stretch for stretch in known}
+    by_first = {stretch.first_seq: stretch for stretch in known}
     async for message in messages:
         wire = walk.judge(message)
         unbroken(walk, "nothing beyond the last whole stretch was written; see: bailiff audit verify")
@@ -134,13 +215,13 @@ async def write_stretches(
         if there is None:
             there = _write(folder, domain, partition, lines, before, base.peaks, walk.head)
             written.append(there)
-        elif there["after"] != walk.head.hash:
-            text = f"{there['name']} ends with another record {walk.head.next_seq - 1} than the log: one of them was changed"
+        elif there.after != walk.head.hash:
+            text = f"{there.name} ends with another record {walk.head.next_seq - 1} than the log: one of them was changed"
             raise Problem(ExitCode.FOUND_WRONG, text, "nothing was overwritten; bailiff audit verify tells which")
         before, base, lines, later = walk.head, tree.copy(), [], []
     if written or manifest is not None:
         stretches = [*known, *written]
-        covered = stretches[-1]["last_seq"] + 1 if stretches else 0
+        covered = stretches[-1].last_seq + 1 if stretches else 0
         kept = [body for body in seals if isinstance(body, SealingKey) or body.size <= covered]
         above = next((body for body in seals if isinstance(body, LogSealed) and body.size > covered), None)
         closing = None
@@ -184,34 +265,34 @@ def _write(
         out.writelines(line.encode() for line in lines)
     raw = packed.getvalue()
     put(folder / name, raw)
-    return {
-        "name": name, "first_seq": before.next_seq, "last_seq": after.next_seq - 1, "messages": len(lines), "bytes": len(raw),
-        "sha256": hashlib.sha256(raw).hexdigest(), "head": asdict(before), "peaks": [each.hex() for each in peaks],
-        "after": after.hash,
-    }  # fmt: skip
+    return Stretch(
+        name=name, first_seq=before.next_seq, last_seq=after.next_seq - 1, messages=len(lines), bytes=len(raw),
+        sha256=hashlib.sha256(raw).hexdigest(), head=before, peaks=[each.hex() for each in peaks], after=after.hash,
+    )  # fmt: skip
 
 
 def _write_manifest(
     folder: Path, domain: str, partition: int, size: int, stretches: list[Stretch], seals: Sequence[LogSealed | SealingKey],
     closing: Closing | None,
 ) -> None:  # fmt: skip
-    manifest = {
-        "bailiff_stretches": FORMAT, "domain": domain, "partition": partition, "size": size, "stretches": stretches,
-        "seals": [seal_to(seal) for seal in seals],
-    }  # fmt: skip
-    if closing is not None:
-        manifest["closing"] = {"size": closing.size, "path": [each.hex() for each in closing.path]}
-    put(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    manifest = Manifest(
+        bailiff_stretches=1, domain=domain, partition=partition, size=size, stretches=stretches,
+        seals=[seal_to(seal) for seal in seals],
+        closing=ClosingPath(size=closing.size, path=[each.hex() for each in closing.path]) if closing is not None else None,
+    )  # fmt: skip
+    said = manifest.model_dump(exclude=None if closing is not None else {"closing"})
+    put(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["bailiff_stretches"] != FORMAT:
-            raise ValueError(f"format {found['bailiff_stretches']}")
+        return Manifest.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Problem(ExitCode.USAGE, f"{path}: is no manifest of stretches: {error!r}") from None
-    return dict(found)
+    except OSError as error:
+        raise Problem(ExitCode.USAGE, f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "as a whole"
+        raise Problem(ExitCode.USAGE, f"{path}: is no manifest of stretches: {where}: {first['msg']}") from None

@@ -1,11 +1,12 @@
 """Walk a log message by message: is the chain whole, and what are the orphans?"""
 
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
 from bailiff_bus.port import Message
 from bailiff_bus.seals import SealedWalk
 from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
 from bailiff_core.records import ChainHead, Record, decode
+from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import UnreadableRecord, time_text
 
 from .problem import ExitCode, Problem
@@ -17,9 +18,16 @@ __all__ = [
 
 
 async def verify(
-    domain: str, messages: AsyncIterable[Message], seals: SealedWalk | None = None, start: ChainHead | None = None
+    domain: str,
+    messages: AsyncIterable[Message],
+    seals: SealedWalk | None = None,
+    start: ChainHead | None = None,
+    walked: Callable[[ChainHead, Frontier], None] | None = None,
 ) -> Verification:
-    """Walk the whole log, and hold it against its seals. start: where it stands, if not at its beginning."""
+    """Walk the whole log, and hold it against its seals. start: where it stands, if not at its beginning.
+
+    walked: is told where chain and tree stand behind each record; only with seals.
+    """
     walk = Walk(domain)
     if start is not None:
         walk.resume(start, seals.chain.identity if seals is not None else "", -1, ())
@@ -28,6 +36,8 @@ async def verify(
         if wire is not None:
             if seals is not None:
                 seals.add(walk.head.hash)
+                if walked is not None:
+                    walked(walk.head, seals.tree)
             try:
                 decode(wire)
             except UnreadableRecord as error:

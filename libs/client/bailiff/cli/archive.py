@@ -42,13 +42,13 @@ async def prune(
     the same in both.
     """
     done = await pruning.prune(archive, folder, _time("--older-than", older_than), trust or [], dry_run)
-    names = [stretch["name"] for stretch in done.stretches]
+    names = [stretch.name for stretch in done.stretches]
     found = {"domain": done.domain, "first_seq": done.first_seq, "stretches": names, "next_stays": done.kept, "dry_run": dry_run}
 
     def said() -> str:
         would, begins = ("would go", "would begin") if dry_run else ("are gone", "begins")
         return "\n".join([
-            *[f"records {each['first_seq']} to {each['last_seq']} {would}: {each['name']}" for each in done.stretches],
+            *[f"{each.records} {would}: {each.name}" for each in done.stretches],
             f"{done.domain}: the archive {begins} with record {done.first_seq}; {done.kept}",
         ])  # fmt: skip
 

@@ -22,10 +22,10 @@ from bailiff.sources import Source, from_archive, from_file, from_kafka
 from bailiff.stretches import seal_to, write_stretches
 from bailiff.tables.audit import proof_block, replayed_block, seals_block, verification_block
 from bailiff.tables.records import record_block
+from bailiff.verifying import chain_of, verified
 from bailiff.written import write
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
-from bailiff_bus.seals import Disproved, SealChain, SealedWalk
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
@@ -170,11 +170,7 @@ async def verify(
     if derived and (archive is None or "://" not in archive):
         raise Problem(ExitCode.USAGE, "--derived compares the tables of an archive", "say which: --archive postgresql://…")
     async with source_of(session, file, archive) as source:
-        chain, problem = chain_of(source, trust)
-        sealed = SealedWalk(chain, source.tree.copy(), source.closing)
-        found = await walk.verify(source.domain, source.messages, sealed, source.start)
-        found["seal_problem"] = problem or "; ".join([found["seal_problem"], *source.faults()]).strip("; ")
-        found["ok"] = found["ok"] and not found["seal_problem"]
+        found = await verified(source, trust or ())
     if derived and archive is not None and found["ok"]:
         compared = await compare_derived(archive, source.domain)
         found["derived"], found["derived_rows"] = compared.differences, compared.rows
@@ -273,7 +269,7 @@ async def export(
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:
     """The seals of the log: are they signed, by keys that vouch for each other, and does each continue the one before it?"""
     async with source_of(session, file, archive) as source:
-        chain, problem = chain_of(source, trust)
+        chain, problem = chain_of(source, trust or ())
     found = {
         "domain": source.domain, "ok": not problem, "problem": problem, "keys": chain.keys,
         "seals": [
@@ -294,7 +290,7 @@ async def prove(
 ) -> None:
     """Write a proof that a record is in the log under a seal. Whoever has it needs neither Kafka nor the log to check it."""
     async with source_of(session, file, archive) as source:
-        chain, _ = chain_of(source, None)
+        chain, _ = chain_of(source)
         seal = next((each for each in chain.seals if each.size > seq), None)
         if seal is None:
             last = f"the last seal is over {chain.seals[-1].size} records" if chain.seals else "there is no seal yet"
@@ -350,14 +346,3 @@ async def source_of(session: Session, file: Path | None, archive: str | None) ->
     else:
         async with session.client() as client:
             yield await from_kafka(client, session.domain)
-
-
-def chain_of(source: Source, trust: list[str] | None) -> tuple[SealChain, str]:
-    """The seals of a source, as far as they hold, and what is wrong with the first that does not."""
-    chain, problem = SealChain(source.domain, frozenset(trust or ())), ""
-    for body in source.seals:
-        try:
-            chain.take(body)
-        except Disproved as no:
-            problem = problem or str(no)
-    return chain, problem
