@@ -16,12 +16,13 @@ from bailiff.verifying import verified
 from bailiff.walk import Verification, verify
 from bailiff_bus import topics
 from bailiff_bus.messages import LogSealed, SealingKey
-from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_private_key, make_proof, seal_in
+from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_key, make_private_key, make_proof, seal_in
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, subtrees_of
 
 WIRES = long_log(700)[:700]
 OFTEN = {"seal_records": 100, "seal_seconds": 3600}
+THEIRS = b"\x07" * 32  # a private key of somebody else
 
 
 async def given(messages):
@@ -98,6 +99,26 @@ async def test_a_new_key_seals_once_the_old_one_has_signed_it_and_not_before(dat
     judged(log, trusted=(chain.keys[0],))
     with pytest.raises(Disproved, match="none of those to trust"):
         judged(log, trusted=("A" * 43,))
+
+    first, second = chain.keys  # a proof under the second can be checked by who knows the first only, and the other way round
+    source = Source(log.domain, 0, given(log.messages()), published(log), ChainHead(log.domain))
+    proof = await proofs.prove(source, 250, chain.seals[2], chain.handovers)
+    assert check_proof(json.dumps(proof), [first]).keys == [first, second]
+    assert check_proof(json.dumps(proof), [second]).keys == [second]
+    with pytest.raises(Disproved, match="none of those to trust"):
+        check_proof(json.dumps(proof), ["A" * 43])
+    others = [make_key(each, log.domain, chain.identity, before) for each, before in ((THEIRS, None), (THEIRS, THEIRS))]
+    for handovers in (
+        proof["keys"][:1],
+        proof["keys"][1:],
+        [proof["keys"][0], proof["keys"][1] | {"signature": "A" * 86}],
+        [proof["keys"][0], others[1].to_data()],
+        [*proof["keys"], others[0].to_data()],
+        [proof["keys"][0] | {"identity": "00" * 32}, proof["keys"][1]],
+        None,
+    ):
+        with pytest.raises(Disproved):
+            check_proof(json.dumps(proof | {"keys": handovers}), [first])
 
 
 async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_sealed(database: str, tmp_path: Path) -> None:

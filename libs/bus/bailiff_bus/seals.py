@@ -4,7 +4,7 @@ Signed are the bytes of canonical JSON: `["bailiff-seal-1", domain, identity, si
 key; `["bailiff-seal-key-1", domain, identity, key]` by the key before it, when a new one takes over; and
 `["bailiff-seals-aside-1", domain, identity, size, lost, lost_root, from_seq, reason, set_aside_at]` by the sealing key, when
 sealed records were lost and an operator accepted that. A proof is one JSON document that holds a record's bytes, its path to
-the root of a seal, and that seal: it needs nothing else.
+the root of a seal, and that seal, with the keys before the one that made it: it needs nothing else.
 """
 
 import base64
@@ -140,14 +140,15 @@ def check_seal(seal: LogSealed, domain: str) -> None:
 class SealChain:
     """The seals of one log, judged one after the other: keys that vouch for each other, trees that continue each other.
 
-    trusted: public keys that somebody got by another way; then the first key must be among them. aside: accepted losses,
-    whose seals are not among `seals` any more.
+    trusted: public keys that somebody got by another way; then the first key must be among them. handovers: what made each of
+    `keys` the log's. aside: accepted losses, whose seals are not among `seals` any more.
     """
 
     domain: str
     trusted: frozenset[str] = frozenset()
     identity: str = ""
     keys: list[str] = field(default_factory=list)
+    handovers: list[SealingKey] = field(default_factory=list)
     seals: list[LogSealed] = field(default_factory=list)
     aside: list[SealsSetAside] = field(default_factory=list)
 
@@ -181,6 +182,7 @@ class SealChain:
         ):
             raise Disproved(f"key {body.key} took over, but key {self.keys[-1]} before it did not sign that")
         self.keys.append(body.key)
+        self.handovers.append(body)
 
     def _take_aside(self, body: SealsSetAside) -> None:
         said = [
@@ -319,8 +321,13 @@ class SealedWalk:
 # --- proofs
 
 
-def make_proof(domain: str, seq: int, headers: Headers, value: bytes, seal: LogSealed, subtree: Subtree) -> dict[str, Any]:
-    """The document that shows that this record is in the log under this seal."""
+def make_proof(
+    domain: str, seq: int, headers: Headers, value: bytes, seal: LogSealed, subtree: Subtree, keys: Sequence[SealingKey] = ()
+) -> dict[str, Any]:
+    """The document that shows that this record is in the log under this seal.
+
+    keys: those of the log up to the seal's, so that whoever knows the first one only can check it.
+    """
     return {
         "bailiff_proof": PROOF_FORMAT,
         "domain": domain,
@@ -329,21 +336,29 @@ def make_proof(domain: str, seq: int, headers: Headers, value: bytes, seal: LogS
         "value": _b64(value),
         "path": [each.hex() for each in inclusion_path(seq, seal.size, subtree)],
         "seal": seal.to_data(),
+        **({"keys": [key.to_data() for key in keys]} if len(keys) > 1 else {}),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What a proof shows: this record stands at `seq` of the log under the seal of this key."""
+    """What a proof shows: this record stands at `seq` of the log under the seal of the last of these keys.
+
+    keys: the first is the one to know; each of them signed that the next one takes over.
+    """
 
     domain: str
     seq: int
     wire: Wire
     seal: LogSealed
+    keys: list[str]
 
 
 def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
-    """What the document shows. Raises `Disproved`. trusted: the public keys that may have sealed it; none: any."""
+    """What the document shows. Raises `Disproved`.
+
+    trusted: public keys, of which one sealed it, or handed over to the key that did; none: any.
+    """
     try:
         document = json.loads(text)
         if document["bailiff_proof"] != PROOF_FORMAT:
@@ -354,18 +369,33 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
         wire = Wire(headers, _unb64(document["value"]))
         path = [bytes.fromhex(each) for each in document["path"]]
         seal = LogSealed.model_validate_json(json.dumps(document["seal"]))
+        keys = [SealingKey.model_validate_json(json.dumps(each)) for each in document.get("keys", [])]
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
         raise Disproved(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
     said = dict(headers)
     if (said.get("ce_domain"), said.get("ce_seq")) != place:
         raise Disproved(f"the record itself does not say that it is {domain}#{seq}")
     check_seal(seal, domain)
-    if trusted and seal.key not in trusted:
-        raise Disproved(f"the seal was made with key {seal.key}, which is none of those to trust")
+    vouched = _handed_down(seal, domain, keys, trusted)
     leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
         raise Disproved(f"{domain}#{seq} with these bytes is not under the seal over {seal.size} records")
-    return Proved(domain, seq, wire, seal)
+    return Proved(domain, seq, wire, seal, vouched)
+
+
+def _handed_down(seal: LogSealed, domain: str, keys: Sequence[SealingKey], trusted: Sequence[str]) -> list[str]:
+    """The keys from one that is trusted, or else the first, to the seal's. Raises `Disproved`."""
+    if seal.key in trusted or not keys:
+        if trusted and seal.key not in trusted:
+            raise Disproved(f"the seal was made with key {seal.key}, which is none of those to trust")
+        return [seal.key]
+    begin = next((at for at, body in enumerate(keys) if body.key in trusted), 0)
+    chain = SealChain(domain, frozenset(trusted), seal.identity)
+    for body in keys[begin:]:
+        chain.take(body)
+    if chain.keys[-1] != seal.key:
+        raise Disproved(f"the seal was made with key {seal.key}, and the last one that took over is {chain.keys[-1]}")
+    return chain.keys
 
 
 def _b64(raw: bytes) -> str:

@@ -1,10 +1,11 @@
 """Proofs that a record is in the log: made from any source, checked from the file alone."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bailiff_bus.messages import LogSealed
+from bailiff_bus.messages import LogSealed, SealingKey
 from bailiff_bus.port import Message
 from bailiff_bus.seals import Disproved, check_proof, make_proof
 from bailiff_bus.walk import Walk
@@ -28,10 +29,14 @@ class Checked(TypedDict):
     sealed_records: int
     sealed_at: str
     key: str
+    keys: list[str]
 
 
-async def prove(source: Source, seq: int, seal: LogSealed) -> dict[str, Any]:
-    """The proof that record `seq` is under this seal. Raises `Problem` where the log is not what was sealed."""
+async def prove(source: Source, seq: int, seal: LogSealed, keys: Sequence[SealingKey] = ()) -> dict[str, Any]:
+    """The proof that record `seq` is under this seal. keys: those up to the seal's.
+
+    Raises `Problem` where the log is not what was sealed.
+    """
     first = source.start.next_seq
     if seq < first:
         raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not there: this log begins with record {first}")
@@ -50,7 +55,7 @@ async def prove(source: Source, seq: int, seal: LogSealed) -> dict[str, Any]:
     if wanted is None or tree.root().hex() != seal.root:
         text = f"the log's first {seal.size} records are not those that were sealed"
         raise Problem(ExitCode.FOUND_WRONG, text, "see: bailiff audit verify")
-    return make_proof(source.domain, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves))
+    return make_proof(source.domain, seq, wanted.headers, wanted.value, seal, source.tree.followed_by(leaves), keys)
 
 
 def checked(file: Path, trust: list[str]) -> Checked:
@@ -61,7 +66,7 @@ def checked(file: Path, trust: list[str]) -> Checked:
         raise Problem(ExitCode.USAGE, f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
     found: Checked = {
         "ok": False, "problem": "", "domain": "", "seq": -1, "type": "", "time": "", "data": None, "sealed_records": 0,
-        "sealed_at": "", "key": "",
+        "sealed_at": "", "key": "", "keys": [],
     }  # fmt: skip
     try:
         proved = check_proof(text, trust)
@@ -71,7 +76,7 @@ def checked(file: Path, trust: list[str]) -> Checked:
     return {
         "ok": True, "problem": "", "domain": proved.domain, "seq": proved.seq, "type": said.get("ce_type", ""),
         "time": said.get("ce_time", ""), "data": _data(proved.wire.value), "sealed_records": proved.seal.size,
-        "sealed_at": time_text(proved.seal.sealed_at), "key": proved.seal.key,
+        "sealed_at": time_text(proved.seal.sealed_at), "key": proved.seal.key, "keys": proved.keys,
     }  # fmt: skip
 
 

@@ -109,7 +109,10 @@ async def erase(
     left = erasing.also_in()
     session.show(
         {"job": job, "erased": done, "also_in": left},
-        lambda: f"{job}: {'erased' if done else 'there was nothing left of it'}. Kafka still has what was sent in {left}.",
+        lambda: (
+            f"{job}: {'erased' if done else 'there was nothing left of it'}. Kafka still has what was sent in {left}; "
+            "the machines that it ran on keep its output and its checkpoints."
+        ),
     )
     return ExitCode.DONE if done else ExitCode.NOT_FOUND
 

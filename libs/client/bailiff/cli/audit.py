@@ -295,7 +295,8 @@ async def prove(
         if seal is None:
             last = f"the last seal is over {chain.seals[-1].size} records" if chain.seals else "there is no seal yet"
             raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not under a seal: {last}")
-        proof = await proofs.prove(source, seq, seal)
+        keys = chain.handovers[: chain.keys.index(seal.key) + 1]
+        proof = await proofs.prove(source, seq, seal, keys)
     text = json.dumps(proof, indent=1) + "\n"
     if to is None:
         session.out.out(text, highlight=False, end="")
@@ -308,7 +309,10 @@ async def check_proof(
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A proof that `bailiff audit prove` wrote.")],
     trust: Annotated[
-        list[str] | None, typer.Option("--trust", metavar="KEY", help="A sealing key, known from elsewhere; repeat it.")
+        list[str] | None,
+        typer.Option(
+            "--trust", metavar="KEY", help="The log's first sealing key, or the seal's, known from elsewhere; repeat it."
+        ),
     ] = None,
 ) -> ExitCode:
     """Check a proof, with nothing but the file: is this record, byte for byte, in the log that was sealed?

@@ -38,6 +38,8 @@ def proof_block(found: Mapping[str, Any]) -> RenderableType:
     facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
     facts.add_row("seal", text(f"over {found['sealed_records']} records, {found['sealed_at']}"))
     facts.add_row("key", text(found["key"]))
+    if found["keys"][:-1]:
+        facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
     return Group(Text("proved: the record is in the log that was sealed", "bold green"), indented(facts))
 
 

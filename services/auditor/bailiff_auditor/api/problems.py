@@ -95,7 +95,13 @@ def _invalid(_: Request, error: Exception) -> Response:
         place: Any = each["loc"]
         given = each.get("input")
         found = "nothing" if each["type"] == "missing" else shown(given)
-        faults.append(Fault(parameter=str(place[1] if len(place) > 1 else place[0]), found=found, allowed=each["msg"]))
+        faults.append(
+            Fault(
+                parameter=str(place[1] if len(place) > 1 else place[0]),
+                found=found,
+                allowed=each["msg"].removeprefix("Value error, "),
+            )
+        )
     return _faults(faults)
 
 
