@@ -290,6 +290,25 @@ def test_costs_runner_up_bound_and_rules_are_all_told() -> None:
     assert "Rule of-the-future shielded 1 job: each is shielded by it." in sentences
 
 
+@pytest.mark.parametrize(
+    ("second", "decides"),
+    [
+        ({"lost_gpu_ms": 120_000, "tasks": 5}, "differ decides: tasks, 5 against 4 of the chosen set."),
+        ({"lost_gpu_ms": 120_400, "tasks": 4}, "decides: work lost, 120.4 GPU-s against 120 GPU-s of the chosen set."),
+        ({"lost_gpu_ms": 120_000, "tasks": 4}, "Both cost the same; of such sets the one with the job that was submitted last"),
+        ({"lost_gpu_ms": 60_000, "tasks": 4}, "1 job stopped, 4 tasks."),
+    ],
+)
+def test_why_the_second_best_is_second(second: dict[str, int], decides: str) -> None:
+    """By the first level that differs, exactly where rounded amounts look alike. Nothing, where promises decided."""
+    cost = {"classes": [{"priority": 60, "gpu_milli": 4000}], "lost_gpu_ms": 120_000, "jobs_stopped": 1, "tasks": 4}
+    why = {"proven": True, "cost": cost, "runner_up": ["a2"], "runner_up_cost": {**cost, **second}}
+    told = next(each.text for each in explain_record(decided([VICTIM], explanation=why))[0].says if "Second best" in each.text)
+    assert decides in told
+    if second["lost_gpu_ms"] < cost["lost_gpu_ms"]:  # type: ignore[operator]
+        assert told.endswith(decides)
+
+
 def test_moves_surplus_and_spared_ones_are_told_apart() -> None:
     victims = [{**VICTIM, "moved": [{"node": 1, "tasks": "0", "devices": "0"}]}, {**VICTIM, "job": "a2", "tasks": "4-5"}]
     sentences = [
@@ -334,8 +353,36 @@ def test_a_victim_is_told_how_it_left(tell: Callable[..., Story]) -> None:
     (how,) = explained(story, "low")["How did it leave?"]
     assert how == (
         "Task 0 was told at 01-01 00:01:00; it acknowledged at step 6 1s later, had saved step 7 (256MiB in 2s) 4s later,"
-        " was sent TERM having saved and not left 2m later, ended by signal 9 1m later and had left its room 1m later."
+        " was sent TERM having saved and not left 2m later, ended 1m later by signal 9 and had left its room 1m later."
     )
+
+
+def test_what_happened_to_it_later_is_not_taken_for_its_leaving() -> None:
+    """It leaves for high, is back, fails, and is back once more."""
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("low", gpus=4, max_failures=1)
+    story.submit("high", gpus=4, cls="inference", after=MINUTE)
+    story.propose()
+    story.yields("low")
+    story.started("high")
+    story.ends("high", after=MINUTE)
+    story.started("low")
+    story.turn(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1))
+    story.ends("low", 3, after=MINUTE)
+    story.wait(5 * SECOND)
+    story.started("low")
+    story.turn(facts.TaskResumed(**story.at("low", 0), step=7, from_attempt=1, steps_lost=4))
+    found = explained(story, "low")
+    assert "ended 0ms later with exit code 85" in found["How did it leave?"][0]
+    assert found["How did it leave?"][0].count("went on at step") == 1
+    back = found["When is it back, and what protects it then?"]
+    assert back[:4] == [
+        "It was back in the queue at 01-01 00:01:00, at its old place, with 8.0 GPU-min lost.",
+        "It got a place again at 01-01 00:02:00, 1m after it had to leave.",
+        "It was back in the queue again, as its attempt 2 failed, at 01-01 00:03:00, at its old place, with 8.0 GPU-min lost.",
+        "It got a place again at 01-01 00:03:02, 2s later.",
+    ]
 
 
 # --- what would free it, and each time it left

@@ -71,7 +71,7 @@ def explained_block(found: Mapping[str, Any]) -> RenderableType:
             if len(said["seqs"]) > SEQS_SHOWN:
                 seqs = f"the last: {seqs}"
             line = text(said["text"]) + Text(f"  ({seqs})" if seqs else "", "dim")
-            parts.append(Padding(line, (0, 0, 0, 2)))
+            parts.append(Padding(line, (0, 0, 0, 2), expand=False))
     if found["candidates"] is not None:
         several = len({row["verb"] for row in found["candidates"]}) > 1
         columns = (*(["VERB"] if several else []), "JOB", "TASKS", "CLASS", "PROJECT", "GPUS", "LOSES", "TAKEN?")

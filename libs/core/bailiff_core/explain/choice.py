@@ -1,21 +1,14 @@
 """Why this one and not that one, and who would be next, in sentences."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from bailiff_core.instead import ABSENT, Instead, Next, levels
+from bailiff_core.instead import ABSENT, Instead, Next, cheaper
 from bailiff_core.model.answer import Cost
-from bailiff_core.words import cost_text, count_text, gpus_text
+from bailiff_core.words import count_text
 
 from .said import Section, Sentence, few, listed, unstopped
-from .victims import cost_list, says_of
+from .victims import DECIDES, EQUAL, cost_list, first_difference, says_of
 
-LEVELS: dict[str, tuple[str, Callable[[int], str]]] = {
-    "under_share_gpu_milli": ("GPUs of projects within their share", gpus_text),
-    "lost_gpu_ms": ("work lost", cost_text),
-    "jobs_stopped": ("jobs stopped", str),
-    "tasks": ("tasks", str),
-    "broken_nodes": ("nodes left broken", str),
-}
 MOST_LISTED = 4
 
 
@@ -56,15 +49,12 @@ def _instead(found: Instead, seqs: tuple[int, ...]) -> Iterable[Sentence]:
 
 def _compared(chosen: Cost, other: Cost, seqs: tuple[int, ...]) -> Sentence:
     """The first level at which they differ decides."""
-    for name, left, right in levels(chosen, other):
-        if left == right:
-            continue
-        what, shown = LEVELS.get(name, (f"GPUs of {name}", gpus_text))
-        amounts = f"{shown(right)} against {shown(left)} of the chosen set"
-        if right > left:
-            return Sentence(f"That is dearer. The first level at which they differ decides: {what}, {amounts}.", seqs)
-        return Sentence(f"On its own it is cheaper in {what} ({amounts}): something other than the cost spoke against it.", seqs)
-    return Sentence("Both cost the same; of equal sets the one whose work began last leaves.", seqs)
+    differs = first_difference(chosen, other)
+    if differs is None:
+        return Sentence(f"{EQUAL}.", seqs)
+    if cheaper(other, chosen):
+        return Sentence(f"On its own it is cheaper in {differs}: something other than the cost spoke against it.", seqs)
+    return Sentence(f"That is dearer. {DECIDES}: {differs}.", seqs)
 
 
 def explain_next(found: Next, asker: str, seq: int) -> Section:

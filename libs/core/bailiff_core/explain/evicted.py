@@ -12,6 +12,8 @@ from .said import Section, Sentence, clock, newest, seqs_of, tasks_text, unstopp
 from .stages import course
 from .victims import EVICTIONS, choice_sentences, rule_text, who_text
 
+ENDS = {"failed": "failed", "lost": "was lost"}
+
 
 def times_before(job: Job, evicted: Sequence[Record], history: Sequence[Record]) -> Iterable[Section]:
     """Each eviction before the last, the newest first: the same, and what followed until the next one."""
@@ -104,16 +106,19 @@ def _followed(record: Record, history: Sequence[Record]) -> Iterable[Sentence]:
         assert isinstance(taken_back.data, decisions.EvictionWithdrawn)
         yield Sentence(f"It stayed after all: {taken_back.data.reason}.", seqs_of(taken_back.seq))
         return
+    since, back = record, False
     for each in after:
         if isinstance(each.data, decisions.JobRequeued):
             lost = f", with {cost_text(each.data.lost_gpu_ms)} lost" if each.data.lost_gpu_ms else ""
-            yield Sentence(f"It was back in the queue at {clock(each.time)}, at its old place{lost}.", seqs_of(each.seq))
+            again = f" again, as its attempt {each.data.attempt} {ENDS.get(each.data.outcome, 'was over')}," if back else ""
+            since, back = each if back else record, True
+            yield Sentence(f"It was back in the queue{again} at {clock(each.time)}, at its old place{lost}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobShrunk):
             yield Sentence(f"It goes on without {tasks_text(each.data.tasks)} since {clock(each.time)}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobPlaced | decisions.JobGrown):
             more = "got more tasks again" if isinstance(each.data, decisions.JobGrown) else "got a place again"
-            took = duration_text(each.time - record.time)
-            yield Sentence(f"It {more} at {clock(each.time)}, {took} after it had to leave.", seqs_of(each.seq))
+            took = f"{duration_text(each.time - since.time)} {'after it had to leave' if since is record else 'later'}"
+            yield Sentence(f"It {more} at {clock(each.time)}, {took}.", seqs_of(each.seq))
         elif isinstance(each.data, decisions.JobEnded):
             yield Sentence(f"It ended ({each.data.outcome}) at {clock(each.time)}.", seqs_of(each.seq))
 

@@ -32,6 +32,7 @@ STUCK: dict[facts.EvictionStage, str] = {
 def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
     """One sentence for each of the first tasks that were told: how they left, and with what they came back."""
     told: dict[int, list[Record]] = {}
+    back: set[int] = set()
     for record in history:
         data = record.data
         if isinstance(data, facts.EvictionStaged) and data.attempt == attempt and data.stage == "noticed":
@@ -39,8 +40,9 @@ def course(history: Sequence[Record], attempt: int) -> Iterator[Sentence]:
         elif isinstance(data, facts.EvictionStaged | facts.TaskExited | facts.TaskReleased) and data.task in told:
             if data.attempt == attempt:
                 told[data.task].append(record)
-        elif isinstance(data, facts.TaskResumed) and data.task in told and data.attempt > attempt:
+        elif isinstance(data, facts.TaskResumed) and data.task in told and data.task not in back and data.attempt > attempt:
             told[data.task].append(record)
+            back.add(data.task)
     for task, records in list(told.items())[:NAMED]:
         begun = records[0]
         steps = [text for record in records[1:] for text in _told(record, begun)]
@@ -62,9 +64,9 @@ def _told(record: Record, begun: Record) -> Iterable[str]:
         case facts.EvictionStaged() as stage if stage.stage in SHOWN:
             yield f"{SHOWN[stage.stage]}{_facts(stage)} {duration_text(stage.after)} later"
         case facts.TaskExited() as end:
-            seen = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with {end.exit_code}"
+            seen = f"by signal {-end.exit_code}" if end.exit_code < 0 else f"with exit code {end.exit_code}"
             how = "unseen" if end.unseen else seen
-            yield f"ended {how} {duration_text(record.time - begun.time)} later"
+            yield f"ended {duration_text(record.time - begun.time)} later {how}"
         case facts.TaskReleased() as released:
             seen = f" ({count_text(len(released.after), 'GPU')} seen free)" if released.after else ""
             yield f"had left its room{seen} {duration_text(record.time - begun.time)} later"

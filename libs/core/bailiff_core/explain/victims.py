@@ -1,13 +1,14 @@
 """A decision about victims in sentences: who leaves for whom by which rule, at what price, or why nobody does."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from bailiff_core.instead import cheaper, levels
 from bailiff_core.model.answer import Cost, Excluded, Explanation, VictimChoice
 from bailiff_core.model.places import ranges
 from bailiff_core.protections import RULES
 from bailiff_core.records import Record, decisions
-from bailiff_core.words import cost_text, count_text, gpus_text
+from bailiff_core.words import cost_text, count_text, gpus_text, thousandths_text
 
 from .said import Sentence, clock, few, seqs_of, tasks_text, unstopped, victims_of, were
 
@@ -101,8 +102,17 @@ def choice_sentences(record: Record, data: decisions.PreemptionDecided) -> Itera
         second = (
             cost_list(why.runner_up_cost) if why.runner_up_cost is not None else f"{cost_text(why.runner_up_lost_gpu_ms)} lost"
         )
-        yield Sentence(f"Second best would have been {few(why.runner_up)}, which costs {second}.", seqs)
+        text = f"Second best would have been {few(why.runner_up)}, which costs {second}."
+        yield Sentence(text + _why_second(why.cost, why.runner_up_cost), seqs)
     yield from _considered(record, why, data.verb)
+
+
+def _why_second(chosen: Cost | None, other: Cost | None) -> str:
+    """What decided between them, where the record has both costs and the levels that it keeps say it."""
+    if chosen is None or other is None or cheaper(other, chosen):
+        return ""
+    differs = first_difference(chosen, other)
+    return f" {DECIDES}: {differs}." if differs else f" {EQUAL}."
 
 
 def _considered(record: Record, why: Explanation, verb: str) -> Iterable[Sentence]:
@@ -173,8 +183,30 @@ def cost_list(cost: Cost) -> str:
     parts.append(f"{cost_text(cost.lost_gpu_ms)} of work lost")
     parts += [f"{count_text(cost.jobs_stopped, 'job')} stopped" if cost.jobs_stopped else "no job stopped"]
     parts += [count_text(cost.tasks, "task")]
-    parts += [f"{count_text(cost.broken_nodes, 'node')} left broken"] if cost.broken_nodes else []
+    parts += [f"{count_text(cost.broken_nodes, 'gap')} left on nodes that others use"] if cost.broken_nodes else []
     return ", ".join(parts)
+
+
+DECIDES = "The first level at which they differ decides"
+EQUAL = "Both cost the same; of such sets the one with the job that was submitted last leaves"
+LEVELS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "under_share_gpu_milli": ("GPUs of projects within their share", gpus_text),
+    "lost_gpu_ms": ("work lost", cost_text),
+    "jobs_stopped": ("jobs stopped", str),
+    "tasks": ("tasks", str),
+    "broken_nodes": ("gaps left on nodes that others use", str),
+}
+
+
+def first_difference(chosen: Cost, other: Cost) -> str | None:
+    """`work lost, 14.0 GPU-min against 4.0 GPU-min of the chosen set`: the first level at which they differ, if they do."""
+    for name, left, right in levels(chosen, other):
+        if left != right:
+            what, shown = LEVELS.get(name, (f"GPUs of {name}", gpus_text))
+            if shown(left) == shown(right):  # alike when rounded
+                return f"{what}, {thousandths_text(right)} GPU-s against {thousandths_text(left)} GPU-s of the chosen set"
+            return f"{what}, {shown(right)} against {shown(left)} of the chosen set"
+    return None
 
 
 def condition_of(data: decisions.PreemptionDecided, choice: VictimChoice, reason: str = "") -> Condition:
