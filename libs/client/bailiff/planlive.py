@@ -7,7 +7,7 @@ from bailiff_core.model.demand import JobDemand
 from bailiff_core.model.pool import Pool
 from bailiff_core.plan.report import VictimLine
 from bailiff_core.plan.whatif import Answer, what_if
-from bailiff_core.words import cost_text, duration_text
+from bailiff_core.words import cost_text, count_text, duration_text, gpus_text
 
 from .eventline.words import demand_text
 from .plantable import displacing
@@ -55,7 +55,7 @@ def _sentences(pool: Pool, demand: JobDemand, answer: Answer) -> Iterator[str]:
             proof = "proven: nothing cheaper would do" if decision.proven else "not proven: the search gave up before the end"
             yield f"in all {cost_text(round(lost * 1000))} of work would be lost ({proof})"
         case _:
-            ahead = f", with {answer.ahead} job{'' if answer.ahead == 1 else 's'} before it" if answer.ahead else ""
+            ahead = f", with {count_text(answer.ahead, 'job')} before it" if answer.ahead else ""
             yield f"{what} would wait{ahead}: {answer.reason}"
             yield from displacing(answer.waits) if answer.waits is not None else ()
     yield f"computed at {pool.domain}#{pool.seq}; nothing was submitted"
@@ -76,8 +76,7 @@ def _victim(pool: Pool, victim: VictimLine) -> str:
         does = "ends"
     since = job.last_checkpoint if job.last_checkpoint is not None else job.last_start
     ago = f", {duration_text(max(0, pool.now - since))} since its last {_what(job)}" if since is not None else ""
-    gpus = f"{victim.gpus:g} GPU{'' if victim.gpus == 1 else 's'}"
-    return f"{who}: {gpus}; loses {cost_text(round(victim.lost_gpu_seconds * 1000))}{ago}; {does}"
+    return f"{who}: {gpus_text(round(victim.gpus * 1000))}; loses {cost_text(round(victim.lost_gpu_seconds * 1000))}{ago}; {does}"
 
 
 def _what(job: Any) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from bailiff_core.plan import PlanReport, Round
 from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
+from bailiff_core.words import count_text, gpus_text
 
 from .eventline.line import plain
 from .tables.style import table
@@ -70,7 +71,7 @@ def _decision(decision: DecisionLine) -> Iterator[Text]:
 
 def shielded(excluded: Mapping[str, int]) -> list[str]:
     """`1 job is shielded by not-preemptible`, rule by rule."""
-    return [f"{_many(jobs, 'job')} {'is' if jobs == 1 else 'are'} shielded by {rule}" for rule, jobs in excluded.items()]
+    return [f"{count_text(jobs, 'job')} {'is' if jobs == 1 else 'are'} shielded by {rule}" for rule, jobs in excluded.items()]
 
 
 def tried_text(tried: TriedLine) -> str:
@@ -82,19 +83,15 @@ def tried_text(tried: TriedLine) -> str:
 
 def _victim(victim: VictimLine) -> str:
     who = f"{victim.job} (priority {victim.priority}{f', project {victim.project}' if victim.project else ''})"
-    does = "leaves" if victim.stopped else f"goes on with {_many(len(victim.tasks), 'task')} fewer"
+    does = "leaves" if victim.stopped else f"goes on with {count_text(len(victim.tasks), 'task')} fewer"
     if victim.moved_to and len(victim.moved_to) < len(victim.tasks):
-        moves = f"{_many(len(victim.moved_to), 'task')} of it to {', '.join(dict.fromkeys(victim.moved_to))}"
-        does = f"goes on, moves {moves}, with {_many(len(victim.tasks) - len(victim.moved_to), 'task')} fewer"
+        moves = f"{count_text(len(victim.moved_to), 'task')} of it to {', '.join(dict.fromkeys(victim.moved_to))}"
+        does = f"goes on, moves {moves}, with {count_text(len(victim.tasks) - len(victim.moved_to), 'task')} fewer"
     elif victim.moved_to:
         does = f"moves to {', '.join(dict.fromkeys(victim.moved_to))}"
     if victim.was_reserved:
         return f"{who} had not started and loses its reservation"
-    return f"{who} {does}: {victim.gpus:g} GPU{'' if victim.gpus == 1 else 's'}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{who} {does}: {gpus_text(round(victim.gpus * 1000))}, {victim.lost_gpu_seconds:g} GPU-seconds lost"
 
 
 def displacing(line: WaitLine) -> list[str]:

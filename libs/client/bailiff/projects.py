@@ -13,7 +13,7 @@ from bailiff_core.model.pool import ENDED, Pool
 from bailiff_core.queue.order import shares_now
 from bailiff_core.queue.tree import OWN
 from bailiff_core.scene import scene_of
-from bailiff_core.words import memory_text, thousandths_text
+from bailiff_core.words import gpus_text, memory_text, thousandths_text
 
 from .problem import ExitCode, Problem
 
@@ -158,7 +158,7 @@ def _above(used: AmountsRow, quota: AmountsRow) -> AmountsRow:
 def amounts_text(row: AmountsRow, *, none: str = "no bound") -> str:
     """`4 GPUs, 32 CPU, 64GiB`; resources without a bound are left out, and `none` where all are."""
     gpu, cpu, memory = row["gpu_milli"], row["cpu_milli"], row["memory_bytes"]
-    parts = [] if gpu is None else ["1 GPU" if gpu == 1000 else f"{thousandths_text(gpu)} GPUs"]
+    parts = [] if gpu is None else [gpus_text(gpu)]
     parts += [] if cpu is None else [f"{thousandths_text(cpu)} CPU"]
     parts += [] if memory is None else [memory_text(memory)]
     return ", ".join(parts) or none

@@ -6,6 +6,7 @@ import typer
 
 from bailiff.problem import ExitCode, Problem
 from bailiff_bus.messages import RequestBody, ScaleJob, SetJob
+from bailiff_core.words import count_text
 
 from .jobs import PANEL, answered, no_such_job
 from .session import Session, command
@@ -31,7 +32,7 @@ async def scale(
     """Let a job have more tasks, or fewer. What runs goes on: more are added as there is room, surplus ones leave."""
     body = ScaleJob(job=job, group=group, tasks=tasks, min_tasks=min_)
     least = f", at least {min_} together" if min_ is not None else ""
-    await _change(session, job, body, f"{job} is to have {tasks} task{'' if tasks == 1 else 's'}{least}")
+    await _change(session, job, body, f"{job} is to have {count_text(tasks, 'task')}{least}")
 
 
 async def set_(

@@ -11,6 +11,7 @@ from bailiff.policyfile import read_policy
 from bailiff.present.policy import policy_in_force
 from bailiff.tables.policy import policy_block
 from bailiff_bus.messages import ApplyPolicy
+from bailiff_core.words import count_text
 
 from .jobs import answered
 from .session import Session, command
@@ -52,7 +53,7 @@ async def diff(session: Session, file: PolicyFile) -> None:
     async with session.client() as client:
         view = await client.view(session.domain)
         news = changes(view.pool.rules, policy)
-        said = f"{file} would change {len(news)} field{'' if len(news) == 1 else 's'} of the policy in force in {view.domain}"
+        said = f"{file} would change {count_text(len(news), 'field')} of the policy in force in {view.domain}"
         result = {"pool": view.domain, "revision": view.pool.policy_revision, "changes": news}
         session.show(
             result, lambda: "\n".join([said if news else f"{file} says what is in force", *(f"  {line}" for line in news)])

@@ -11,6 +11,7 @@ from bailiff import simulating
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
 from bailiff.written import write
+from bailiff_core.words import count_text
 
 from .session import Session
 from .simulate import Cluster, Compress, Every, Jobs, Length, Mix, Restart, Save, Seeds, Skip, Tiers, shown
@@ -82,7 +83,7 @@ async def tune(
         write(manifest, told + "\n")
     if report is not None:
         asked = search.ask
-        seeded = f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}"
+        seeded = count_text(len(asked.seeds), "seed")
         notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
         write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, told))
     session.show(data, lambda: shown(*simulator("tables").points_told(points)))

@@ -11,8 +11,9 @@ from rich.text import Text
 from bailiff.eventline.line import plain
 from bailiff.replaying import EngineUsed, Replayed
 from bailiff.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, Verification
+from bailiff_core.words import count_text
 
-from .style import counted, indented, pairs, table, text, time_cell
+from .style import indented, pairs, table, text, time_cell
 
 
 def seals_block(found: Mapping[str, Any]) -> RenderableType:
@@ -55,10 +56,10 @@ def verification_block(found: Verification) -> RenderableType:
     for epoch in found["epochs"]:
         facts.add_row(
             f"epoch {epoch['epoch']}",
-            text(f"from #{epoch['from_seq']}, {_records(epoch['records'])}, writer {epoch['writer'] or '-'}"),
+            text(f"from #{epoch['from_seq']}, {count_text(epoch['records'], 'record')}, writer {epoch['writer'] or '-'}"),
         )
     if found["seals"]:
-        facts.add_row("seals", text(f"{found['seals']}, over the first {_records(found['sealed'])}"))
+        facts.add_row("seals", text(f"{found['seals']}, over the first {count_text(found['sealed'], 'record')}"))
         facts.add_row("sealed by", text(", ".join(found["seal_keys"])))
     orphans = [
         f"{count} {kind} ({ORPHAN_MEANINGS[kind]})" for kind, count in found["orphans_by_kind"].items() if kind != "breaks-chain"
@@ -100,7 +101,7 @@ def verification_block(found: Verification) -> RenderableType:
             text(f"That means: {broken['meaning']}."),
         ]
         if found["unexplained"] > 1:
-            parts.append(Text(f"{_records(found['unexplained'])} in all follow nothing that the log holds."))
+            parts.append(Text(f"{count_text(found['unexplained'], 'record')} in all follow nothing that the log holds."))
     return Group(*parts)
 
 
@@ -160,9 +161,5 @@ def engines_block(found: Mapping[str, Any]) -> RenderableType:
     for row in found["engines"]:
         note = text(row["problem"], "red") if row["problem"] else Text("this release" if row["running"] else "", "dim")
         listed.add_row(text(row["release"]), str(row["logic"] or ""), text(row["digest"][:12]), text(row["sha256"][:12]), note)
-    head = text(f"{found['store']}: {counted(len(found['engines']), 'engine')}; this release is {found['running']['engine']}")
+    head = text(f"{found['store']}: {count_text(len(found['engines']), 'engine')}; this release is {found['running']['engine']}")
     return Group(head, indented(listed)) if found["engines"] else head
-
-
-def _records(number: int) -> str:
-    return "1 record" if number == 1 else f"{number} records"

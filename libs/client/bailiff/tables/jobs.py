@@ -8,13 +8,12 @@ from rich.text import Text
 from bailiff.present.jobs import JobDetails, JobRow
 from bailiff.present.moves import MoveRow
 from bailiff_core.model.places import ranges
-from bailiff_core.words import duration_text
+from bailiff_core.words import count_text, duration_text
 
 from .style import (
     LIST_WIDTH,
     MOST_WIDTH,
     Unsqueezed,
-    counted,
     indented,
     pairs,
     seconds_cell,
@@ -120,7 +119,7 @@ def job_block(details: JobDetails) -> RenderableType:
         facts.add_row("topology", text(f"{rule['topology']}: {', '.join(kinds)}"))
     if "sub_groups" in request:
         facts.add_row("sub-groups", text(", ".join(group["name"] for group in request["sub_groups"])))
-    evicted, failed = counted(row["evictions"], "time"), counted(row["failures"], "time")
+    evicted, failed = count_text(row["evictions"], "time"), count_text(row["failures"], "time")
     facts.add_row("attempts", f"{row['attempt']}, evicted {evicted}, failed {failed}")
     facts.add_row("submitted", f"{time_cell(row['submitted_at'])}  (#{details['submitted_seq']})")
     if row["started_at"]:

@@ -9,9 +9,9 @@ from bailiff.eventline.line import plain
 from bailiff.present.drains import AffectedRow
 from bailiff.present.nodes import DrainRow, NodeRow
 from bailiff_core.model.places import ranges
-from bailiff_core.words import cost_text, memory_text, thousandths_text
+from bailiff_core.words import cost_text, count_text, memory_text, thousandths_text
 
-from .style import STATE_STYLES, counted, indented, seconds_cell, some, state_word, table, text, time_cell
+from .style import STATE_STYLES, indented, seconds_cell, some, state_word, table, text, time_cell
 
 
 def affected_table(rows: Sequence[AffectedRow]) -> RenderableType:
@@ -86,7 +86,7 @@ def troubles_table(rows: Sequence[NodeRow]) -> RenderableType:
                 )  # fmt: skip
     gpus = sum(row["gpus"] for row in rows)
     if not count:
-        return Text(f"All {counted(gpus, 'GPU')} of {counted(len(rows), 'node')} are in use or can be given out.", "dim")
+        return Text(f"All {count_text(gpus, 'GPU')} of {count_text(len(rows), 'node')} are in use or can be given out.", "dim")
     return Group(
         made, Text("A quarantined GPU is freed once it is seen free, or by: bailiff node clear NODE GPU --reason …", "dim")
     )

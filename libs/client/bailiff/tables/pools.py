@@ -7,8 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.present.pools import PoolRow
+from bailiff_core.words import count_text
 
-from .style import counted, indented, pairs, seconds_cell, table, text
+from .style import indented, pairs, seconds_cell, table, text
 
 
 def pools_table(rows: Sequence[PoolRow]) -> RenderableType:
@@ -42,7 +43,7 @@ def _ready(row: PoolRow) -> Text:
 
 
 def _out_of_use(row: Mapping[str, Any]) -> str:
-    return f"{counted(row['gpus_quarantined'], 'GPU')} quarantined, {row['gpus_unhealthy']} unhealthy (bailiff node list)"
+    return f"{count_text(row['gpus_quarantined'], 'GPU')} quarantined, {row['gpus_unhealthy']} unhealthy (bailiff node list)"
 
 
 def cluster_block(found: Mapping[str, Any]) -> RenderableType:
@@ -53,8 +54,8 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
     total = found["total"]
     facts.add_row(
         "in all",
-        f"{counted(total['nodes'], 'node')}, {total['gpus_held']}/{total['gpus']} GPUs in use, "
-        f"{counted(total['jobs_waiting'], 'job')} waiting",
+        f"{count_text(total['nodes'], 'node')}, {total['gpus_held']}/{total['gpus']} GPUs in use, "
+        f"{count_text(total['jobs_waiting'], 'job')} waiting",
     )
     parts: list[RenderableType] = [facts]
     for row in found["pools"]:
@@ -77,12 +78,8 @@ def cluster_block(found: Mapping[str, Any]) -> RenderableType:
             text(f"partition {row['partition']}, head #{row['head_seq']} {head_age} ago, epoch {row['epoch']}"),
         )
         about.add_row("engine", text(row["engine"]))
-        about.add_row(
-            "policy",
-            text(
-                f"in force since #{row['policy_seq']}, {counted(row['projects'], 'project')}, preempt within the {row['scope']}"
-            ),
-        )
+        projects = count_text(row["projects"], "project")
+        about.add_row("policy", text(f"in force since #{row['policy_seq']}, {projects}, preempt within the {row['scope']}"))
         about.add_row("switched off", text(", ".join(row["verbs_off"]) or "nothing"))
         parts += ["", text(f"pool {row['pool']}", "bold"), indented(about)]
     return Group(*parts)

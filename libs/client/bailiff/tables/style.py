@@ -43,11 +43,6 @@ def seconds_cell(number: int | None) -> str:
     return "" if number is None else duration_text(number * 1_000_000) if number else "0s"
 
 
-def counted(number: int, what: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def text(value: str, style: str = "") -> Text:
     """Text from outside: no markup, nothing that a terminal obeys."""
     return Text(plain(value), style)

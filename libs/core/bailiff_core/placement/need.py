@@ -8,6 +8,7 @@ from bailiff_core.model.places import bits
 from bailiff_core.model.pool import Room
 from bailiff_core.model.sharing import devices_of, shares_devices
 from bailiff_core.model.units import Unit
+from bailiff_core.words import count_text
 
 
 class Kind(NamedTuple):
@@ -111,12 +112,10 @@ class Need(NamedTuple):
         parts = []
         of_model = f" ({' or '.join(self.models)})" if self.models else ""
         if self.gpus:
-            parts.append(f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}{of_model}")
+            parts.append(f"{count_text(self.gpus, 'GPU')}{of_model}")
         elif self.devices:
             part = f"{_decimal(self.share_bytes, 2**20)} MiB" if self.share_bytes else f"{_decimal(self.share_milli, 1000)}"
-            parts.append(
-                f"{part} of {'each of ' if self.devices > 1 else ''}{self.devices} GPU{'s' if self.devices > 1 else ''}{of_model}"
-            )
+            parts.append(f"{part} of {'each of ' if self.devices > 1 else ''}{count_text(self.devices, 'GPU')}{of_model}")
         if self.cpu_milli:
             parts.append(f"{_decimal(self.cpu_milli, 1000)} CPU{'s' if self.cpu_milli > 1000 else ''}")
         if self.memory_bytes:

@@ -15,6 +15,7 @@ from bailiff_core.model.pool import Device
 from bailiff_core.model.sharing import share_of, units_of
 from bailiff_core.model.units import sub_group_problem
 from bailiff_core.records.wire import time_text
+from bailiff_core.words import count_text
 
 from .snapshot import MOST_TASKS, DeviceDoc, JobDoc, NodeDoc, Snapshot, TaskDoc, TaskFields, TaskState
 from .values import Portion
@@ -212,7 +213,7 @@ def _job(
     if len(tasks) > MOST_TASKS:
         faults.append(Fault((*place, "tasks"), f"a job holds at most {MOST_TASKS} tasks, this one {len(tasks)}"))
     if doc.min_tasks is not None and doc.min_tasks > len(tasks):
-        faults.append(Fault((*place, "min_tasks"), f"is {doc.min_tasks}, but the job has {_many(len(tasks), 'task')}"))
+        faults.append(Fault((*place, "min_tasks"), f"is {doc.min_tasks}, but the job has {count_text(len(tasks), 'task')}"))
     if len(faults) > before:
         return None
     by_index = _by_index(tasks)
@@ -431,11 +432,11 @@ def _take_devices(node: LaidNode, task: LaidTask) -> str | None:
             return f"device {device!r} is named twice"
         chosen.append(number)
     if chosen and len(chosen) != wanted:
-        return f"names {_many(len(chosen), 'device')}, but the task takes {wanted}"
+        return f"names {count_text(len(chosen), 'device')}, but the task takes {wanted}"
     if not chosen and wanted:
         found = _free_devices(node, task, wanted)
         if found is None:
-            return f"node {name} has {_many(len(node.devices), 'GPU')}, and too few are left for this {task.state} task"
+            return f"node {name} has {count_text(len(node.devices), 'GPU')}, and too few are left for this {task.state} task"
         chosen = found
     for number in chosen:
         problem = _blocked(node, task, number)
@@ -502,7 +503,7 @@ def _take_sums(node: LaidNode, task: LaidTask) -> str | None:
 def _amount(what: str, value: int) -> str:
     if what == "cpus":
         return f"{value / 1000:g} cores"
-    return f"{value / 2**30:g}GiB of memory" if what == "memory" else _many(value, "task")
+    return f"{value / 2**30:g}GiB of memory" if what == "memory" else count_text(value, "task")
 
 
 # --- words
@@ -534,7 +535,3 @@ def there_are(wanted: str, known: Iterable[str]) -> str:
         return "there are none"
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"there are {', '.join(names[:8])}{more}"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -21,6 +21,7 @@ from bailiff_core.scene import scene_of
 from bailiff_core.victims.batch import DISPLACING
 from bailiff_core.victims.select import Batch
 from bailiff_core.victims.terms import why_not_ask
+from bailiff_core.words import count_text
 
 from .report import Counts, DecisionLine, NodeLine, Number, Round, State, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 
@@ -255,7 +256,7 @@ def _once(decision: decisions.PreemptionDecided) -> str:
 
 
 def _who(choice: VictimChoice, count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'} of {choice.job}" if choice.tasks else choice.job
+    return f"{count_text(count, 'task')} of {choice.job}" if choice.tasks else choice.job
 
 
 def _some(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 from bailiff_core.scene import Scene
+from bailiff_core.words import count_text
 
 from .candidates import Chain, Field, Step
 from .moves import leaving_of, new_place
@@ -38,7 +39,7 @@ def consolidate(scene: Scene, unit: Unit, candidates: Field, terms: Terms, budge
         return Found(proven=True, why=lacking)
     nobody = Found(
         proven=True,
-        why=f"moving {most} job{'' if most == 1 else 's'} makes no room for it" if chains else "there is nobody to move",
+        why=f"moving {count_text(most, 'job')} makes no room for it" if chains else "there is nobody to move",
     )
     likely, sure = _likely(scene, unit, candidates, most, budget, kept)
     if likely is None:

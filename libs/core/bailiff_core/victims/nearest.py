@@ -7,7 +7,7 @@ from bailiff_core.placement.need import Need
 from bailiff_core.placement.rooms import NodeRoom
 from bailiff_core.protections import RULES, already_leaving
 from bailiff_core.scene import Scene
-from bailiff_core.words import gpus_text
+from bailiff_core.words import count_text, gpus_text
 
 from .candidates import Field, Step
 from .fit import Fit, PlaceFit, SlotFit, slot_need
@@ -58,7 +58,7 @@ def what_few_would_take(scene: Scene, field: Field, need: Need, wanted: int, nod
 
     field: of those on the `nodes` that lack least. The scene is left changed.
     """
-    tasks = f"{wanted} tasks of {need} each" if wanted > 1 else f"1 task of {need}"
+    tasks = f"{count_text(wanted, 'task')} of {need}{' each' if wanted > 1 else ''}"
     told = (
         f"needs room for {tasks}, with all permitted victims gone there is {f'room for {places} at most' if places else 'none'}"
     )
