@@ -12,6 +12,7 @@ from contextlib import suppress
 from . import topics
 from .ambient import REAL, Ambient
 from .envelope import wrap
+from .garbage import state_is_gone, state_stays
 from .log import OutcomeUnknown, SteppedDown
 from .logs import logger
 from .messages import Alarm
@@ -91,14 +92,13 @@ class Domains:
             again = pool.name in self._views
             view = self._views[pool.name] = await self._open_view(pool)
             if again:
-                gc.unfreeze()  # the view before this one is garbage now, state and all
-                gc.collect()
+                state_is_gone()  # the view's before this one
             try:
                 await view.open()
                 await view.catch_up()
                 self._states[pool.name] = None
                 if not any(self._states.values()):
-                    gc.freeze()  # the state stays: nobody need look through all of it for garbage, now or later
+                    state_stays()
                     gc.enable()
                 self._wake()
                 await self._stand_by(view, pool.partition)

@@ -5,7 +5,6 @@ counts only if the log itself confirms its digest.
 """
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from bailiff_core.records.facts import StateDigest
 from bailiff_core.records.wire import time_text
 from bailiff_core.scene import make_ready
 
+from .garbage import state_stays
 from .log import AuditReader, Entry, Orphan
 from .logs import logger
 from .metrics import Metrics
@@ -116,9 +116,9 @@ class DomainView:
         self.metrics.log_head.labels(self.domain).set(self.pool.seq)
 
     def ready_to_decide(self) -> None:
-        """Build what decisions keep up to date: the first is not to wait for it. It stays, so no garbage is looked for in it."""
+        """Build what decisions keep up to date: the first is not to wait for it. It stays, as the state does."""
         make_ready(self.pool)
-        gc.freeze()
+        state_stays()
 
     async def close(self) -> None:
         """Let go of the reader."""

@@ -5,7 +5,6 @@ another one, is folded anew, and every page gets a fresh board.
 """
 
 import asyncio
-import gc
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 
 from bailiff.client import Domain
+from bailiff_bus.garbage import state_is_gone, state_stays
 from bailiff_bus.log import Entry
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
@@ -111,7 +111,7 @@ class Followed:
         await self.past.close()
         self.past.snapshots.forget()
         self._new(kept=False)
-        gc.unfreeze()  # the state of the view before this one is garbage now
+        state_is_gone()  # the view's before this one
 
     async def _follow(self) -> None:
         if not self._opened:
@@ -124,7 +124,7 @@ class Followed:
             self.past.snapshots.forget(self.view.pool.seq)  # the log confirms nothing beyond that
         if not self.ready:
             await self.view.catch_up()
-            gc.freeze()  # the state stays
+            state_stays()
             self.picture.all_anew(self.pool, self.view.head.hash, self.view.reader.orphans)
             self._touched.clear()
             self._lines.clear()
