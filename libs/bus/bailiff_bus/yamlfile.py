@@ -31,13 +31,9 @@ def parse_foreign_yaml(text: str, name: str) -> tuple[Any, Lines]:
 
 
 def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
-    lines: Lines = {}
     try:
         _look_through(text, name, aliases)
-        tree = yaml.compose(text, Loader=LOADER)
-        if tree is not None:
-            _note_lines(tree, (), lines, name)
-        return yaml.load(text, Loader=LOADER), lines  # noqa: S506 - both are safe loaders
+        return _read(text, name)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -60,6 +56,19 @@ def _look_through(text: str, name: str, aliases: bool) -> None:
             raise UnreadableFile(f"{where}: more than {DEEPEST} lists and fields inside one another")
         if not aliases and isinstance(event, yaml.AliasEvent):
             raise UnreadableFile(f"{where}: *{event.anchor}: write it out; aliases are not taken here")
+
+
+def _read(text: str, name: str) -> tuple[Any, Lines]:
+    lines: Lines = {}
+    loader = LOADER(text)
+    try:
+        tree = loader.get_single_node()
+        if tree is None:
+            return None, lines
+        _note_lines(tree, (), lines, name)
+        return loader.construct_document(tree), lines
+    finally:
+        loader.dispose()
 
 
 def read_text(path: Path) -> str:

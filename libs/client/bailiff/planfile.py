@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bailiff_bus.complaints import found_text
 from bailiff_bus.policyfile import Faults, fault_lines, faults_of, loose_ends, slips
-from bailiff_bus.yamlfile import LOADER, Lines, UnreadableFile, parse_yaml, read_text
+from bailiff_bus.yamlfile import Lines, UnreadableFile, parse_yaml, read_text
 from bailiff_core.plan import Snapshot, read_snapshot
 from bailiff_core.plan.snapshot import names_of
 
@@ -45,7 +45,7 @@ class Source:
 
     def problem(self, faults: Faults, whole: str = "snapshot") -> Problem:
         """All faults, one per line."""
-        if not self.lines and LOADER is not None:
+        if not self.lines:
             try:
                 _, self.lines = parse_yaml(self.text.replace("\t", " "), self.name)  # JSON is YAML but for its tabs
             except UnreadableFile:
