@@ -44,6 +44,8 @@ def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
         raise UnreadableFile(f"{name}: not YAML that can be read: an anchor that holds itself") from None
     except ValueError as error:
         raise UnreadableFile(f"{name}: not YAML that can be read: {error}") from None
+    except (AttributeError, LookupError):  # what PyYAML comes to at `!!bool maybe`
+        raise UnreadableFile(f"{name}: not YAML that can be read: a value does not fit the tag (!!) before it") from None
 
 
 def _look_through(text: str, name: str, aliases: bool) -> None:

@@ -142,6 +142,7 @@ def test_odd_jobs_and_policies_have_faults_and_no_errors() -> None:
     [
         "[" * 60_000, "{a: " * 20_000, "- " * 30_000, "\n".join(" " * at + "a:" for at in range(300)),
         "a: &a [x]\nb: *a\n", "&a [*a]", "name: !!python/object:os.system x", "x: " + "9" * 60_000,
+        "a: !!bool maybe", "a: !!timestamp x", "a: !!int ''",
     ],
 )  # fmt: skip
 def test_yaml_that_would_grow_or_dig_is_refused(text: str) -> None:
