@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from bailiff.planfile import Source, contradictions, snapshot_from
-from bailiff.plantable import plan as plan_table
+from bailiff.tables.plan import plan_table
 from bailiff_core.fold import close_turn, enact
 from bailiff_core.lifecycle.attempts import broken_attempts, cancelled_jobs, scaled_down
 from bailiff_core.lifecycle.by_hand import asked_evictions, drains, paused_jobs

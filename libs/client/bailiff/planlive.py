@@ -10,7 +10,7 @@ from bailiff_core.plan.whatif import Answer, what_if
 from bailiff_core.words import cost_text, count_text, duration_text, gpus_text
 
 from .eventline.words import demand_text
-from .plantable import displacing
+from .tables.plan import displacing
 
 YES_NO = {"starts": "yes", "reserved": "soon", "displaces": "yes, by displacing others", "waits": "no", "rejected": "no"}
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from bailiff import friendly, planlive, plantable
+from bailiff import friendly, planlive
 from bailiff.planfile import contradictions, read_source, snapshot_from
 from bailiff.problem import ExitCode, Problem
+from bailiff.tables.plan import plan_table
 from bailiff_core.plan import ALL_VERBS, Contradiction, PlanVerb, run
 
 from .session import Session, command
@@ -53,7 +54,7 @@ async def plan(
         report = run(found, verbs_from(verbs), rounds, round(step * 1_000_000))
     except Contradiction as error:
         raise contradictions(source, error) from None
-    session.show(report.model_dump(mode="json"), lambda: plantable.plan(report))
+    session.show(report.model_dump(mode="json"), lambda: plan_table(report))
 
 
 async def _ask_live(session: Session, file: Path) -> None:

@@ -9,8 +9,8 @@ from rich.progress import Progress
 from bailiff.moments import wall_clock
 from bailiff.policyfile import read_policy
 from bailiff.simulating import simulator
+from bailiff.tables.whatif import what_if_table
 from bailiff.whatif import Tell, other_past, whole_log
-from bailiff.whatiftable import what_if_table
 from bailiff.written import write
 
 from .audit import PANEL, FromArchive, FromFile, source_of

@@ -7,12 +7,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from bailiff.eventline.line import plain
 from bailiff_core.plan import PlanReport, Round
 from bailiff_core.plan.report import DecisionLine, TaskAt, TaskLine, TriedLine, VictimLine, WaitLine
 from bailiff_core.words import count_text, gpus_text
 
-from .eventline.line import plain
-from .tables.style import table
+from .style import table
 
 STYLES = {
     "running": "green", "placed": "green", "reserved": "magenta", "moved": "yellow", "evicted": "yellow",
@@ -21,7 +21,7 @@ STYLES = {
 TASKS_NAMED = 3
 
 
-def plan(report: PlanReport) -> RenderableType:
+def plan_table(report: PlanReport) -> RenderableType:
     """`bailiff plan -o table`."""
     parts: list[RenderableType] = []
     for found in report.rounds:

@@ -5,8 +5,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .eventline.line import plain
-from .tables.style import table
+from bailiff.eventline.line import plain
+
+from .style import table
 
 RUNS = ("recorded", "simulated", "other")
 COLUMNS = ("", "recorded", "simulated", "other policy")
