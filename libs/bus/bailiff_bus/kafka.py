@@ -24,7 +24,7 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from .port import Batch, BusUnavailable, Headers, Message, OffsetGone, Ownership, Parcel, Producer, Reader, Receipt, Span
-from .settings import KafkaSettings
+from .settings import KafkaSettings, secret_of
 from .topics import COPIES_MEANT, INPUT_LIMIT, TOPICS, check_size
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
         "ssl_context": create_ssl_context(cafile=settings.cafile and str(settings.cafile)) if tls else None,
         "sasl_mechanism": settings.sasl_mechanism or "PLAIN",
         "sasl_plain_username": settings.username,
-        "sasl_plain_password": settings.password and settings.password.get_secret_value(),
+        "sasl_plain_password": secret_of(settings.password),
         "request_timeout_ms": settings.request_timeout_ms,
         "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
     }

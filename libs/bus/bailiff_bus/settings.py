@@ -41,6 +41,11 @@ class SettingsError(Exception):
         super().__init__("\n".join(sentences))
 
 
+def secret_of(setting: SecretStr | None) -> str | None:
+    """The secret itself; an empty one is none."""
+    return setting.get_secret_value() or None if setting is not None else None
+
+
 class KafkaSettings(BaseModel):
     """How to reach the brokers."""
 

@@ -20,7 +20,7 @@ from bailiff_bus.log import AuditReader, Entry
 from bailiff_bus.messages import CancelJob, JobSpec, RequestBody, SubmitJob
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, Headers, Message, OffsetGone, Reader, Span
-from bailiff_bus.settings import load_settings
+from bailiff_bus.settings import load_settings, secret_of
 from bailiff_bus.topics import message_size
 from bailiff_bus.view import DomainView
 from bailiff_core.fold import apply
@@ -46,8 +46,7 @@ def bus_of(settings: ClientSettings) -> Bus:
         return kafka
     from .apibus import ApiBus
 
-    token = settings.api_token.get_secret_value() if settings.api_token is not None else None
-    return ApiBus(settings.api, token, kafka, settings.kafka.request_timeout)
+    return ApiBus(settings.api, secret_of(settings.api_token), kafka, settings.kafka.request_timeout)
 
 
 @dataclass(frozen=True, slots=True)

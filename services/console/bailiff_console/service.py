@@ -11,7 +11,7 @@ from bailiff.settings import read_key
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus
-from bailiff_bus.settings import SettingsError
+from bailiff_bus.settings import SettingsError, secret_of
 from bailiff_bus.until_first import until_first
 from bailiff_bus.webserver import Server, listen
 
@@ -35,8 +35,7 @@ class ConsoleService:
 
     def __init__(self, settings: ConsoleSettings, metrics: Metrics, bus: Bus, watch: Bus) -> None:
         self._settings, self._bus, self._watch = settings, bus, watch
-        token = settings.api_token.get_secret_value() if settings.api_token is not None else None
-        self.archive = ArchiveProxy(settings.api, token)
+        self.archive = ArchiveProxy(settings.api, secret_of(settings.api_token))
         self.pools = Pools(bus, watch, metrics, settings.state_dir / "console", settings.console_snapshots)
         self.pools.archive_answers = lambda: self.archive.answers
         self.gate = gate_of(settings)

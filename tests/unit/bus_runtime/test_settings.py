@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from bailiff_bus.settings import (
     KafkaSettings,
@@ -11,6 +12,7 @@ from bailiff_bus.settings import (
     SettingsError,
     load_settings,
     read_pools,
+    secret_of,
 )
 
 
@@ -108,6 +110,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("BAILIFF_SETTINGS", str(tmp_path / "s.toml"))
     (said,) = faults()
     assert said.endswith("s.toml: cannot be read: No such file or directory")
+
+
+def test_an_empty_secret_is_none() -> None:
+    assert [secret_of(setting) for setting in (None, SecretStr(""), SecretStr("hunter2"))] == [None, None, "hunter2"]
 
 
 def test_an_empty_file_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

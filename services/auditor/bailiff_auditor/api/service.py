@@ -7,6 +7,7 @@ import uvicorn
 
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
+from bailiff_bus.settings import secret_of
 from bailiff_bus.until_first import until_first
 from bailiff_bus.webserver import Server, listen
 
@@ -43,7 +44,7 @@ class ApiService:
         settings = "BAILIFF_API_HOST, BAILIFF_API_PORT"
         listening, self.address = listen(told.api_host, told.api_port, settings)
         await self._archive.open()
-        token = told.api_token.get_secret_value() or None if told.api_token is not None else None
+        token = secret_of(told.api_token)
         if token is None and told.api_host not in LOOPBACK:
             logger().warning("whoever reaches this address may read the archive: there is no BAILIFF_API_TOKEN", at=self.address)
         server = Server(

@@ -12,7 +12,7 @@ import orjson
 
 from bailiff.problem import ExitCode
 from bailiff_bus.logs import logger
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.settings import KafkaSettings, secret_of
 from bailiff_console.door.person import Person
 from bailiff_console.problems import Refused
 
@@ -163,5 +163,4 @@ async def _stopped(what_if: WhatIf) -> None:
 
 def _plain(kafka: KafkaSettings) -> dict[str, Any]:
     """With the password, which goes to our own child through a pipe and nowhere else."""
-    password = kafka.password.get_secret_value() if kafka.password is not None else None
-    return {**kafka.model_dump(mode="json"), "password": password}
+    return {**kafka.model_dump(mode="json"), "password": secret_of(kafka.password)}

@@ -14,6 +14,7 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from bailiff_bus.logs import logger
+from bailiff_bus.settings import secret_of
 
 from .idtoken import NotBelieved, UnknownKey, claims_of
 from .names import usable_groups, usable_name
@@ -114,7 +115,7 @@ class Provider:
             "grant_type": "authorization_code", "code": code, "redirect_uri": self.back, "code_verifier": attempt.verifier,
         }  # fmt: skip
         auth: httpx.BasicAuth | None = None
-        secret = self._told.oidc_client_secret.get_secret_value() if self._told.oidc_client_secret is not None else ""
+        secret = secret_of(self._told.oidc_client_secret)
         methods = about.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if secret and "client_secret_basic" in methods:
             auth = httpx.BasicAuth(quote(self._client_id, safe=""), quote(secret, safe=""))

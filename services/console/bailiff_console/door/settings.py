@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
-from bailiff_bus.settings import ServiceSettings
+from bailiff_bus.settings import ServiceSettings, secret_of
 
 from .proxies import networks
 
@@ -128,8 +128,8 @@ class DoorSettings(ServiceSettings):
 
     @property
     def secret(self) -> str | None:
-        """What sessions are sealed with, as configured; an empty one is none."""
-        return (self.console_secret.get_secret_value() or None) if self.console_secret is not None else None
+        """What sessions are sealed with, as configured."""
+        return secret_of(self.console_secret)
 
     @property
     def signed_out(self) -> Path:
