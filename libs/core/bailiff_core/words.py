@@ -20,6 +20,12 @@ def duration_text(micros: int) -> str:
     return f"{days}d{hours:02}h" if hours else f"{days}d"
 
 
+def nearest_text(micros: int) -> str:
+    """A duration that was measured, to the nearest second; below one, to the nearest millisecond."""
+    unit = 1_000_000 if micros >= 1_000_000 else 1000
+    return duration_text((micros + unit // 2) // unit * unit)
+
+
 def cost_text(gpu_ms: int) -> str:
     """GPU-time lost, in the unit that people would choose: `3.1 GPU-min`."""
     for size, unit in ((3_600_000, "GPU-h"), (60_000, "GPU-min")):

@@ -14,6 +14,7 @@ from statistics import median_low
 
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
+from bailiff_core.words import count_text, nearest_text
 
 from .figures import Books
 from .from_outside import FromOutside
@@ -103,15 +104,15 @@ def _outcomes(seen: Sequence[Seen]) -> tuple[dict[str, Outcome], list[str]]:
             says=tuple(job.says),
         )
     sentences = {
-        "unfinished": "had not ended when the log ends: how long they take is not known, so they run on to the end",
-        "cancelled": "were cancelled by a person: they are cancelled at the same moment, however far they are then",
-        "refused": "had a start refused by a node: the same attempts of them are refused under every policy, on whichever node",
-        "said": "had idle GPUs, or used more than their share of one: nodes say so as long after the same attempt began to "
-        "run, and what follows from it is the policy's",
-        "too soon": "had idle GPUs before all of their tasks ran: that is left out",
-        "never told": "were never told to leave: they are taken to save as most of their class did",
+        "unfinished": "had not ended when the log ends: how long such a job takes is not known, so it runs on to the end",
+        "cancelled": "had been cancelled by a person: that happens at the same moment, however far the job is then",
+        "refused": "had a start refused by a node: the same attempt is refused under every policy, on whichever node",
+        "said": "had idle GPUs, or used more than the share of one that was asked for: nodes say so as long after the "
+        "same attempt began to run, and what follows from it is the policy's",
+        "too soon": "had idle GPUs before all tasks ran: that is left out",
+        "never told": "had never been told to leave: such a job is taken to save as most of its class did",
     }
-    return found, [f"{counts[what]} jobs {sentence}" for what, sentence in sentences.items() if counts[what]]
+    return found, [f"{count_text(counts[what], 'job')} {sentence}" for what, sentence in sentences.items() if counts[what]]
 
 
 class _Habits:
@@ -151,7 +152,7 @@ def _delays(observation: Observation) -> Delays:
 
 def _about(delays: Delays) -> list[str]:
     start, release, selection, leave = (
-        f"{each / 1_000_000:g} s" for each in (delays.start, delays.release, delays.selection, delays.leave)
+        nearest_text(each) for each in (delays.start, delays.release, delays.selection, delays.leave)
     )
     usual = f"a start {start}, an exit without saving {leave}, a release {release}, a selection {selection}"
     return [

@@ -5,6 +5,7 @@ from collections import Counter
 from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, facts
 from bailiff_core.records.payload import Fact, Payload
+from bailiff_core.words import count_text
 
 from .observed import Observation
 from .workload import Happening, Outage
@@ -16,9 +17,9 @@ BY_HAND = (
 MACHINES = (
     facts.NodeDrained, facts.NodeUndrained, facts.NodeReturned, facts.DeviceUnhealthy, facts.DeviceHealthy, facts.DeviceCleared,
 )  # fmt: skip
-NOT_CARRIED: dict[type[Payload], str] = {
-    facts.SpareRefused: "notices were taken back too late: in a simulation none is",
-    facts.TaskVanished: "tasks were gone when their node was heard again: in a simulation they are there",
+NOT_CARRIED: dict[type[Payload], tuple[str, str]] = {
+    facts.SpareRefused: ("notice", "had been taken back too late: in a simulation none is"),
+    facts.TaskVanished: ("task", "had gone when the node was heard again: in a simulation it is there"),
 }
 
 
@@ -81,16 +82,16 @@ class FromOutside:
 
     def assumptions(self) -> list[str]:
         """What of it may be otherwise under another policy, and what is left out, as sentences."""
-        said = [f"{count} {NOT_CARRIED[kind]}" for kind, count in self._not_carried.items()]
+        left_out = ((count, *NOT_CARRIED[kind]) for kind, count in self._not_carried.items())
+        said = [f"{count_text(count, thing)} {sentence}" for count, thing, sentence in left_out]
         if self._set_aside:
             said.append(
-                f"{self._set_aside} times a GPU was set aside (quarantined): it is so at the same moments under every policy, "
-                "whoever stood there before"
+                f"a GPU was set aside (quarantined) {count_text(self._set_aside, 'time')}: it is so at the same moments under "
+                "every policy, whoever stood there before"
             )
         if self._writers > 1:
-            said.append(
-                f"{self._writers - 1} times the log's writer was replaced or started again: in a simulation it never waits"
-            )
+            again = count_text(self._writers - 1, "time")
+            said.append(f"the log's writer was replaced or started again {again}: in a simulation it never waits")
         return said
 
     def _joined(self, now: int, fact: facts.NodeJoined) -> None:

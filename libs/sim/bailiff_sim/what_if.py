@@ -10,6 +10,7 @@ from statistics import mean
 from typing import Any
 
 from bailiff_core.model.policy import Policy
+from bailiff_core.words import count_text, nearest_text
 
 from .engine import Simulation
 from .figures import Books, Figures
@@ -49,11 +50,11 @@ def what_if(log: FromLog, policy: Policy, since: int | None = None, progress: Pr
     changed = _simulated("other", log, policy, since, to, progress)
     later = [time for time, _, _ in log.policies[1:] if since <= time <= to]
     if later:
-        assumed.append(f"{len(later)} changes of the policy after that moment do not take place under the other policy")
+        assumed.append(f"{count_text(len(later), 'change')} of the policy after that moment, left out under the other policy")
     refused = [name for name in changed.refused if name not in again.refused]
     if refused:
         example = changed.refused[refused[0]]
-        assumed.append(f"{len(refused)} jobs would not have been accepted, such as {refused[0]}: {example}")
+        assumed.append(f"{count_text(len(refused), 'job')} would not have been accepted, such as {refused[0]}: {example}")
     recorded = _run("recorded", log, log.recorded, {}, since, to)
     counted = [name for name, job in again.jobs.items() if job.submitted <= to and (job.ended is None or job.ended >= since)]
     return WhatIf(_only(recorded, counted), _only(again, counted), _only(changed, counted), since, to, assumed)
@@ -90,18 +91,14 @@ def same_policy(found: WhatIf) -> dict[str, object]:
 def trust(same: Mapping[str, Any]) -> str:
     """How far the simulation is from what happened, in words."""
     alike, largest = same["waits_alike"], same["largest_difference_of_a_wait_s"]
-    others = f", the others up to {_in_words(largest)} more or less" if alike < same["jobs"] else ""
+    others = f", the others up to {nearest_text(round(largest * SECOND))} more or less" if alike < same["jobs"] else ""
     return (
-        f"How far the simulation is from what happened, where nothing is changed: {alike} of {same['jobs']} jobs waited as "
-        f"long, within 1 s{others}; {same['evictions_again']} evictions instead of {same['evictions_recorded']}, for "
-        f"{same['jobs_with_other_evictions']} jobs another number of them; {same['gpu_hours_lost_again']:.1f} GPU-hours lost "
-        f"instead of {same['gpu_hours_lost_recorded']:.1f}. Differences between the last two columns that are smaller than this "
-        "mean nothing."
+        f"How far the simulation is from what happened, where nothing is changed: {alike} of {count_text(same['jobs'], 'job')} "
+        f"waited as long, within 1 s{others}; {count_text(same['evictions_again'], 'eviction')} instead of "
+        f"{same['evictions_recorded']}, for {count_text(same['jobs_with_other_evictions'], 'job')} another number of them; "
+        f"{same['gpu_hours_lost_again']:.1f} GPU-hours lost instead of {same['gpu_hours_lost_recorded']:.1f}. Differences "
+        "between the last two columns that are smaller than this mean nothing."
     )
-
-
-def _in_words(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < HOUR / SECOND else f"{seconds * SECOND / HOUR:.1f} h"
 
 
 def groups(found: WhatIf) -> dict[str, dict[str, dict[str, float]]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bailiff_core.words import cost_text, count_text, gpus_text, memory_text, thousandths_text
+from bailiff_core.words import cost_text, count_text, gpus_text, memory_text, nearest_text, thousandths_text
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,14 @@ def test_costs_are_rounded_to_a_tenth(gpu_ms: int) -> None:
     number, unit = cost_text(gpu_ms).split()
     size = {"GPU-min": 60_000, "GPU-h": 3_600_000}[unit]
     assert Decimal(number) == (Decimal(gpu_ms) / size).quantize(Decimal("0.1"), ROUND_HALF_UP)
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [(0, "0ms"), (512_345, "512ms"), (999_499, "999ms"), (1_499_999, "1s"), (1_500_000, "2s"), (59_700_000, "1m")],
+)
+def test_what_was_measured_is_told_to_the_nearest_second_or_millisecond(micros: int, text: str) -> None:
+    assert nearest_text(micros) == text
 
 
 def test_units_are_those_that_people_would_choose() -> None:
