@@ -40,7 +40,7 @@ class Table:
         )
 
 
-STAGES = (
+STAGES: tuple[facts.EvictionStage, ...] = (
     "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding", "term_sent", "kill_sent",
 )  # fmt: skip
 TABLES = {

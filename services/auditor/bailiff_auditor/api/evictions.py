@@ -8,15 +8,14 @@ from asyncpg import Record
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
+from bailiff_bus import people
+
 from . import parameters as given
 from .answers import Answer
 from .asking import Ask, Listing, in_domain
 
 router = APIRouter(tags=["evictions"])
-STAGES = (
-    "begun", "noticed", "acknowledged", "checkpoint_started", "checkpoint_committed", "yielding", "term_sent", "kill_sent",
-    "exited", "released", "stuck", "withdrawn", "ended", "resumed",
-)  # fmt: skip
+STAGES = ("begun", *people.STAGES, "exited", "released", "stuck", "withdrawn", "ended", "resumed")
 
 
 class EvictionItem(BaseModel):
