@@ -126,7 +126,7 @@ class _Caller:
         """In a gang this may wait for the others' answer, and keeps to what an earlier call promised."""
         overdue = boottime_ns() >= notice > 1
         if self.board is None:
-            return overdue or self.place.world_size == 1
+            return overdue or self.place.alone
         agreement = Agreement(self.board, self.memory.get("promised", NONE))
         while (verdict := agreement.look(step, overdue=overdue)) is Verdict.HOLD and self.notice() == notice:
             time.sleep(LOOKS_EVERY_S)
@@ -152,7 +152,7 @@ def _preempted(job: _Caller, _: argparse.Namespace) -> int:
     if not notice or saved < 0 or saved != done:
         return NO
     job.acknowledge(saved, notice)
-    agreed = int(job.board[AGREED]) if job.board is not None else 0 if job.place.world_size == 1 else NONE
+    agreed = int(job.board[AGREED]) if job.board is not None else 0 if job.place.alone else NONE
     return YES if 0 <= agreed <= saved or boottime_ns() >= notice > 1 else NO
 
 
@@ -201,7 +201,7 @@ def _checkpoint(job: _Caller, options: argparse.Namespace) -> int:
 
 
 def _is_agreed(job: _Caller) -> bool:
-    return job.place.world_size == 1 or not job.notice() or (job.board is not None and job.board[AGREED] >= 0)
+    return job.place.alone or not job.notice() or (job.board is not None and job.board[AGREED] >= 0)
 
 
 def _committed(job: _Caller, options: argparse.Namespace) -> int:

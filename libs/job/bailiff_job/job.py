@@ -246,7 +246,7 @@ class Job:
         self._settle(raising=True)
         self._line.say("checkpoint_started", step=step)
         self._tried = step
-        agreed = self.place.world_size == 1 or step != self._unagreed
+        agreed = self.place.alone or step != self._unagreed
         store, began = self._store, monotonic()
 
         def commit(saving: Saving) -> Checkpoint:
@@ -344,7 +344,7 @@ class Job:
             self._board[STEP] = self._step
         else:
             self._board[SOFT_DEADLINE] = notice.soft_deadline_ns
-            self._board[AGREED] = 0 if self.place.world_size == 1 else NONE
+            self._board[AGREED] = 0 if self.place.alone else NONE
             self._board[NOTICE] = 1
         self._wake_at = min(self._due_time, monotonic() + READS_NOTICE_EVERY_S)
 
@@ -362,7 +362,7 @@ class Job:
                 self._line.say("saving_in_flight", step=saving.step)
 
     def _agreed(self) -> int:
-        return 0 if self._termed and self.place.world_size == 1 else self._agreement.agreed()
+        return 0 if self._termed and self.place.alone else self._agreement.agreed()
 
     def _overdue(self) -> bool:
         soft = self._board[SOFT_DEADLINE]

@@ -23,6 +23,11 @@ class Place:
     checkpoints: Path | None
     grace_s: float
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is the only process of its job: there is nobody to agree with."""
+        return self.world_size == 1
+
 
 def place_from_environment(
     directory: str | os.PathLike[str] | None = None,

@@ -70,6 +70,11 @@ class Launch:
     grace_s: int = 10
     order: int | None = None
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is the only task of its job: it need not agree with others on when to save."""
+        return self.env.get("WORLD_SIZE", "1") == "1"
+
 
 @dataclass(frozen=True)
 class Running:

@@ -114,7 +114,7 @@ class DockerRuntime(ProcessRuntime):
             "wall": str(own_wall),
             "user": ids_of(launch.user),
             "log": str(log),
-            "alone": launch.env.get("WORLD_SIZE", "1") == "1",
+            "alone": launch.alone,
         }
 
     def config(self, launch: Launch, own_wall: Path) -> dict[str, Any]:

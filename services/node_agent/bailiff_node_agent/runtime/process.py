@@ -214,11 +214,10 @@ class ProcessRuntime:
         orders = json.dumps(self._orders(launch, own_wall, log)).encode()
         new = self._unfinished / f"{launch.key}-{secrets.token_hex(4)}"
         new.mkdir(mode=0o700)
-        alone = launch.env.get("WORLD_SIZE", "1") == "1"
-        task = {**asdict(launch.key), "device_ids": launch.device_ids, "log": str(log), "alone": alone, "order": launch.order}
+        about = {"device_ids": launch.device_ids, "log": str(log), "alone": launch.alone, "order": launch.order}
         if own_wall == control:
             wall.prepare(new)
-        write_durably(new / "task.json", json.dumps(task).encode())
+        write_durably(new / "task.json", json.dumps({**asdict(launch.key), **about}).encode())
         lock = os.open(new / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             # Taken before the folder has its name, and handed to the supervisor: from the first moment that others
@@ -256,6 +255,7 @@ class ProcessRuntime:
             "user": ids_of(user),
             "working_dir": launch.working_dir or inherited.get("HOME", "/"),
             "log": str(log),
+            "alone": launch.alone,
             "cgroup": str(group) if group is not None else None,
         }
 

@@ -136,7 +136,7 @@ class SimulatedMachine:
                 self._devices.hold(device_id, task.running.pid)
         self._react(task, ends_by_itself)
         if task.talks is not None:
-            task.alone = launch.env.get("WORLD_SIZE", "1") == "1"
+            task.alone = launch.alone
             self._greet(task)
         return task.running
 

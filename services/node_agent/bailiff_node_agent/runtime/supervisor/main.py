@@ -23,7 +23,7 @@ def supervise(control: str, launch: dict[str, Any], lease: Lease, ready: int) ->
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     wall = Wall(control, launch.get("wall", control), launch.get("user"))
-    watch = Watch(wall, lease, launch["env"].get("WORLD_SIZE", "1") == "1")
+    watch = Watch(wall, lease, launch["alone"])
     launch["env"]["BAILIFF_SOCKET"] = watch.ear.path()
     started = boottime_us()
     pid, error = start_job(launch, lease)
