@@ -38,12 +38,11 @@ async def decision(request: Request, pool: str, seq: int) -> Answer:
     listed, not_listed = await _candidates(followed, record, found.proposal)
     about = list(jobs_of(record))
     async with followed.past.at(seq=max(0, seq - 1), end=followed.pool.seq) as then:
-        places = await asyncio.to_thread(_places, then, about, record)
-    async with followed.past.at(seq=seq, end=followed.pool.seq) as then:
-        places = list(dict.fromkeys([*places, *_places(then, about, record)]))
-        after = await asyncio.to_thread(_rows, then, about, places)
-    async with followed.past.at(seq=max(0, seq - 1), end=followed.pool.seq) as then:
+        places = _places(then, about, record)
         before = await asyncio.to_thread(_rows, then, about, places)
+    async with followed.past.at(seq=seq, end=followed.pool.seq) as then:
+        places = list(dict.fromkeys([*places, *_places(then, about, record)]))  # a node that joins was not there before
+        after = await asyncio.to_thread(_rows, then, about, places)
     explained = await explaining.explain_record(log, str(seq), seq, found)
     data = record.data
     decided = data if isinstance(data, PreemptionDecided | PreemptionRefused) else None
@@ -94,6 +93,7 @@ def _runner_up(decided: PreemptionDecided | PreemptionRefused | None) -> Rows | 
 def _places(then: Moment, about: list[str], record: Record) -> list[int]:
     """The nodes that it is about: where these jobs stand, and where somebody is to stand."""
     found = [share.node for share in getattr(record.data, "placement", ())]
+    found += [share.node for victim in getattr(record.data, "victims", ()) for share in victim.moved]
     for name in about:
         job = then.pool.jobs.get(name)
         if job is not None and job.phase not in ENDED:
