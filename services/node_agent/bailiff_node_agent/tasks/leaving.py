@@ -1,7 +1,7 @@
 """Evictions: notice, TERM and KILL, each at its deadline, a step to save at together, and being spared."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,7 @@ class Leaving:
 
     async def evict(self, command: Evict, verdicts: Mapping[int, Verdict]) -> None:
         """Begin it, or say again how far it is."""
-        for index in command.tasks:
-            key = TaskKey(command.job, command.attempt, str(index))
-            held = self.tasks.get(key)
-            if verdicts[index] == "stale":
-                continue
+        for key, held in self._meant(command, verdicts):
             if held is None:
                 order = command.order.seq
                 self.reporter.tell_of(key, order, TaskNotStarted, reason="it is to leave before it came")
@@ -146,11 +142,7 @@ class Leaving:
 
     async def spare(self, command: Spare, verdicts: Mapping[int, Verdict]) -> None:
         """Those that have not begun to leave stay; which they are is told."""
-        for index in command.tasks:
-            key = TaskKey(command.job, command.attempt, str(index))
-            held = self.tasks.get(key)
-            if verdicts[index] == "stale":
-                continue
+        for key, held in self._meant(command, verdicts):
             stays = held is not None and await self._take_back(held)
             self.reporter.tell_of(key, command.order.seq, TaskWasSpared if stays else TaskNotSpared)
 
@@ -171,16 +163,24 @@ class Leaving:
 
     def save_together(self, command: SaveTogether, verdicts: Mapping[int, Verdict]) -> None:
         """The gang's common step, to be confirmed or agreed on. Past the soft deadline each rank has saved by itself."""
-        for index in command.tasks:
-            held = self.tasks.get(TaskKey(command.job, command.attempt, str(index)))
-            eviction = self.machine.evictions.get(str(held.key)) if held is not None else None
-            if verdicts[index] == "stale" or held is None or held.state != "running" or "noticed" not in held.stages:
+        for key, held in self._meant(command, verdicts):
+            if held is None or held.state != "running" or "noticed" not in held.stages:
                 continue
+            eviction = self.machine.evictions.get(str(key))
             if eviction is None or self.ambient.boot() >= eviction.term_boottime_us:
                 continue
-            self.machine.runtimes[held.runtime].propose(held.key, command.step, agreed=command.agreed)
+            self.machine.runtimes[held.runtime].propose(key, command.step, agreed=command.agreed)
             if command.agreed:
                 self.stages.reach(held, eviction, "step_agreed", step=command.step)
+
+    def _meant(
+        self, command: Evict | Spare | SaveTogether, verdicts: Mapping[int, Verdict]
+    ) -> Iterator[tuple[TaskKey, Held | None]]:
+        """The command's tasks, but those of which a newer one was obeyed; None: not here."""
+        for index in command.tasks:
+            if verdicts[index] != "stale":
+                key = TaskKey(command.job, command.attempt, str(index))
+                yield key, self.tasks.get(key)
 
 
 def _notice(eviction: RunningEviction) -> dict[str, Any]:
