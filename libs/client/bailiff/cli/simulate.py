@@ -32,6 +32,8 @@ def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A00
 
 
 Cluster = Annotated[str | None, opt("--cluster", help="Machines, as in 16x8 or 4x8xH100-80GB,8x2, or a real one by name.")]
+Manifest = Annotated[Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")]
+Again = Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many seeds, from 0 on: for --mix and --mtbf.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first so many jobs.")]
 Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the gaps between arrivals by this.")]
@@ -62,10 +64,8 @@ async def simulate(
     ] = None,
     seeds: Seeds = 1,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with plots.")] = None,
-    manifest: Annotated[
-        Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")
-    ] = None,
-    again: Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")] = None,
+    manifest: Manifest = None,
+    again: Again = None,
     log: Annotated[Path | None, typer.Option("--log", metavar="FILE", help="Write the log of the first policy's run.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Name the traces, clusters, formats and baselines.")] = False,
     jobs: Jobs = None,

@@ -14,7 +14,7 @@ from bailiff.written import write
 from bailiff_core.words import count_text
 
 from .session import Session
-from .simulate import Cluster, Compress, Every, Jobs, Length, Mix, Restart, Save, Seeds, Skip, Tiers, shown
+from .simulate import Again, Cluster, Compress, Every, Jobs, Length, Manifest, Mix, Restart, Save, Seeds, Skip, Tiers, shown
 
 
 async def tune(
@@ -32,10 +32,8 @@ async def tune(
         int, typer.Option("--most", min=2, max=1000, help="At most so many settings, by chance if there are more.")
     ] = 32,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML page with the frontier.")] = None,
-    manifest: Annotated[
-        Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")
-    ] = None,
-    again: Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")] = None,
+    manifest: Manifest = None,
+    again: Again = None,
     cluster: Cluster = None,
     seeds: Seeds = 1,
     jobs: Jobs = None,
