@@ -1,18 +1,17 @@
 """Commands by which a person stops, sets aside and moves jobs: evict, pause, resume, migrate."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from bailiff.client import Outcome
 from bailiff.present.jobs import job_row
 from bailiff.problem import ExitCode
-from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, RequestBody, UnpauseJob
+from bailiff_bus.messages import EvictJob, MigrateJob, PauseJob, UnpauseJob
 
-from .jobs import PANEL, Jobs, Reason, answered, no_such_job
+from .jobs import PANEL, Jobs, Reason, answered, ask_each, no_such_job, rejected
 from .session import Session, command
-
-ANSWER_WITHIN = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -23,17 +22,17 @@ def register(app: typer.Typer) -> None:
 
 async def evict(session: Session, job: Jobs, reason: Reason = "") -> ExitCode:
     """Make jobs leave their places, with their grace; they go back to the queue, each at its old place."""
-    return await _ask_each(session, job, lambda name: EvictJob(job=name, reason=reason), "leaves its place")
+    return await ask_each(session, [EvictJob(job=name, reason=reason) for name in job], _says("leaves its place"))
 
 
 async def pause(session: Session, job: Jobs, reason: Reason = "") -> ExitCode:
     """Set jobs aside: what runs saves its state and leaves, what waits leaves the queue. `bailiff resume` takes it back."""
-    return await _ask_each(session, job, lambda name: PauseJob(job=name, reason=reason), "is set aside")
+    return await ask_each(session, [PauseJob(job=name, reason=reason) for name in job], _says("is set aside"))
 
 
 async def resume(session: Session, job: Jobs, reason: Reason = "") -> ExitCode:
     """Let paused jobs go on, through the queue, from their last checkpoints."""
-    return await _ask_each(session, job, lambda name: UnpauseJob(job=name, reason=reason), "may go on")
+    return await ask_each(session, [UnpauseJob(job=name, reason=reason) for name in job], _says("may go on"))
 
 
 async def migrate(
@@ -56,28 +55,5 @@ async def migrate(
         session.show(result, lambda: f"{job} moves{where}  ({view.domain}#{outcome.seq}); how it went: bailiff describe {job}")
 
 
-async def _ask_each(session: Session, jobs: list[str], body: Callable[[str], RequestBody], done: str) -> ExitCode:
-    worst = ExitCode.DONE
-    results: list[dict[str, Any]] = []
-    async with session.client() as client:
-        where = await client.domain(session.domain)
-        await client.view(where.name)
-        for asked in await client.requests(where.name, [body(name) for name in jobs]):
-            outcome = await client.outcome_of(asked, ANSWER_WITHIN)
-            accepted = outcome is not None and outcome.accepted
-            if outcome is None:
-                said = "no answer yet from admission; the request is in Kafka"
-                worst = ExitCode.NO_ANSWER
-            elif outcome.accepted:
-                said = f"{done}  ({where.name}#{outcome.seq})"
-            else:
-                said = f"rejected at {where.name}#{outcome.seq}: {outcome.reason} ({outcome.code})"
-                worst = ExitCode.REJECTED
-            seq = outcome.seq if outcome is not None else None
-            results.append({"job": asked.job, "pool": where.name, "accepted": accepted, "seq": seq, "result": said})
-    if session.for_people:
-        for result in results:
-            session.say(f"{result['job']}: {result['result']}", "" if result["accepted"] else "red")
-    else:
-        session.show(results, lambda: "")
-    return worst
+def _says(done: str) -> Callable[[str, Outcome], str]:
+    return lambda where, outcome: f"{done}  ({where})" if outcome.accepted else rejected(where, outcome)

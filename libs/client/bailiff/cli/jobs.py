@@ -14,6 +14,7 @@ from bailiff.problem import ExitCode, Problem
 from bailiff.tables.jobs import job_block, jobs_table
 from bailiff_bus import topics
 from bailiff_bus.log import Entry
+from bailiff_bus.messages import CancelJob, RequestBody
 from bailiff_bus.port import Message
 from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
@@ -62,9 +63,39 @@ async def answered(client: Client, asked: Asked, timeout: float = ANSWER_WITHIN)
         raise Problem(ExitCode.NO_ANSWER, text, advice)
     if not outcome.accepted:
         what = f"{asked.job}: " if asked.job else ""
-        text = f"{what}rejected at {asked.domain}#{outcome.seq}: {outcome.reason} ({outcome.code})"
-        raise Problem(ExitCode.REJECTED, text)
+        raise Problem(ExitCode.REJECTED, what + rejected(f"{asked.domain}#{outcome.seq}", outcome))
     return outcome
+
+
+async def ask_each(session: Session, bodies: Sequence[RequestBody], said: Callable[[str, Outcome], str]) -> ExitCode:
+    """Ask for all of these, and tell what became of each. said: of an answer, given its record as in `pool-a#12`."""
+    worst = ExitCode.DONE
+    results: list[dict[str, Any]] = []
+    async with session.client() as client:
+        where = await client.domain(session.domain)
+        await client.view(where.name)
+        for asked in await client.requests(where.name, bodies):
+            outcome = await client.outcome_of(asked, ANSWER_WITHIN)
+            found = {"job": asked.job, "pool": asked.domain, "accepted": False, "seq": None}
+            if outcome is None:
+                found["result"] = "no answer yet from admission; the request is in Kafka"
+                worst = ExitCode.NO_ANSWER
+            else:
+                found |= {"accepted": outcome.accepted, "seq": outcome.seq}
+                found["result"] = said(f"{asked.domain}#{outcome.seq}", outcome)
+                worst = worst if outcome.accepted else ExitCode.REJECTED
+            results.append(found)
+    if session.for_people:
+        for result in results:
+            session.say(f"{result['job']}: {result['result']}", "" if result["accepted"] else "red")
+    else:
+        session.show(results, lambda: "")
+    return worst
+
+
+def rejected(where: str, outcome: Outcome) -> str:
+    """What admission did not take, and why. where: its record, as in `pool-a#12`."""
+    return f"rejected at {where}: {outcome.reason} ({outcome.code})"
 
 
 # --- list and describe
@@ -259,33 +290,10 @@ async def delete(session: Session, job: Jobs, reason: Reason = "") -> ExitCode |
 
 async def cancel(session: Session, job: Jobs, reason: Reason = "") -> ExitCode | None:
     """End jobs, whatever they are doing. What runs is told, and has its grace."""
-    worst = ExitCode.DONE
-    results: list[dict[str, Any]] = []
-    async with session.client() as client:
-        where = await client.domain(session.domain)
-        await client.view(where.name)
-        asked = [await client.cancel(name, reason=reason, domain=where.name) for name in job]
-        for each in asked:
-            outcome = await client.outcome_of(each, ANSWER_WITHIN)
-            results.append(_cancel_result(each, outcome))
-            if outcome is None or not outcome.accepted:
-                worst = ExitCode.NO_ANSWER if outcome is None else ExitCode.REJECTED
-    if session.for_people:
-        for result in results:
-            session.say(f"{result['job']}: {result['result']}", "" if result["accepted"] else "red")
-    else:
-        session.show(results, lambda: "")
-    return worst
+    return await ask_each(session, [CancelJob(job=name, reason=reason) for name in job], _cancelled)
 
 
-def _cancel_result(asked: Asked, outcome: Outcome | None) -> dict[str, Any]:
-    if outcome is None:
-        said = "no answer yet from admission; the request is in Kafka"
-    elif outcome.accepted:
-        said = f"cancel accepted as {asked.domain}#{outcome.seq}"
-    elif outcome.code == "already-ended":
-        said = f"nothing to do: {outcome.reason}"
-    else:
-        said = f"rejected at {asked.domain}#{outcome.seq}: {outcome.reason} ({outcome.code})"
-    accepted = outcome is not None and outcome.accepted
-    return {"job": asked.job, "pool": asked.domain, "accepted": accepted, "seq": outcome.seq if outcome else None, "result": said}
+def _cancelled(where: str, outcome: Outcome) -> str:
+    if outcome.accepted:
+        return f"cancel accepted as {where}"
+    return f"nothing to do: {outcome.reason}" if outcome.code == "already-ended" else rejected(where, outcome)
