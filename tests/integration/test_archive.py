@@ -145,6 +145,20 @@ async def test_orphans_are_kept_and_told(database: str, tmp_path: Path) -> None:
     assert await archived(database) == log.messages()
 
 
+async def test_an_orphan_alone_at_the_end_is_told_once_and_the_archive_goes_on_behind_it(database: str, tmp_path: Path) -> None:
+    wires, log = busy().wires, Log()
+    log.append(wires[:8])
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        await auditor.until("all is archived", lambda: auditor.value("bailiff_archive_head_seq") == 7)
+        log.append(wires[7:8])
+        await auditor.until("the orphan is told", lambda: auditor.value("bailiff_orphans_total") == 1)
+        log.append(wires[8:])
+        await auditor.until("the rest is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+        assert auditor.value("bailiff_orphans_total") == 1
+    assert log.alarms() == []
+    assert await archived(database) == log.messages()
+
+
 async def test_two_replicas_archive_once_and_one_takes_over_from_the_other(database: str, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires[:10])

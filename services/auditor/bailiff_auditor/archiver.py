@@ -23,7 +23,8 @@ from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
 from .sealer import Sealer
 from .underway import UnderWay
 
-READ_AT_ONCE = 5_000
+READ_AT_ONCE = 1_000  # messages as objects: more of them only fill the caches and wake the garbage collector
+WRITE_AT_ONCE = 5_000  # messages, as rows
 WAIT = 0.5
 LOOK_AGAIN = 30.0
 
@@ -78,24 +79,27 @@ class Archiver:
             await self._confirm(reader, position)
             await self._sealer.begin(self._db, position)
             self._metrics.archive_head.labels(domain).set(position.head.next_seq - 1)
+            batch = Batch(position)
             while True:
-                messages = await self._read(reader, position)
-                if not messages:
+                messages = await self._read(reader, batch)
+                if messages:
+                    await judge.judge(batch, messages)
+                    if not batch.leaves:  # nothing continues: is what we archived still in the log?
+                        await under_way.ended()
+                        await self._confirm(reader, batch.after)
+                    stopped = judge.unreadable is not None or judge.walk.broken is not None
+                    if not stopped and self._room(batch):
+                        continue
+                if len(batch):
+                    await under_way.begin(partial(self._write, batch, judge.take_people()))
+                    batch = Batch(batch.after)
+                elif not messages:
                     await under_way.ended()
                     if not caught_up:  # silence may also mean that Kafka has not answered yet
                         caught_up = reader.position(topic, partition) >= await self._end()
                     if caught_up:
-                        self._caught_up(position)
-                    await self._sealer.seal_if_due(self._db, position)
-                    continue
-                batch = await judge.judge(position, messages)
-                if not batch.leaves:  # nothing continues: is what we archived still in the log?
-                    await under_way.ended()
-                    await self._confirm(reader, position)
-                assert batch.position is not None
-                if batch.leaves or batch.orphans:
-                    await under_way.begin(partial(self._write, position, batch))
-                    position = batch.position
+                        self._caught_up(batch.after)
+                    await self._sealer.seal_if_due(self._db, batch.after)
                 if judge.unreadable is not None:
                     await under_way.ended()
                     raise judge.unreadable
@@ -105,7 +109,7 @@ class Archiver:
                     raise Broken(
                         "archive-log-broken",
                         f"{domain}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
-                        f"archived are the records before #{position.head.next_seq}",
+                        f"archived are the records before #{batch.after.head.next_seq}",
                     )
         finally:
             await under_way.cancel()
@@ -144,11 +148,16 @@ class Archiver:
         await self._alarms.alarm(domain, "archive-branched", text)
         raise NotOurs(text)
 
-    async def _read(self, reader: Reader, position: Position) -> list[Message]:
+    async def _read(self, reader: Reader, batch: Batch) -> list[Message]:
+        """What is there; waits for it only where nothing else waits to be written."""
         try:
-            return await reader.read(min(READ_AT_ONCE, self._sealer.until_due(position.tree.size)), WAIT)
+            return await reader.read(min(READ_AT_ONCE, self._room(batch)), 0 if len(batch) else WAIT)
         except OffsetGone as gone:
-            raise self._lost(position, str(gone)) from None
+            raise self._lost(batch.after, str(gone)) from None
+
+    def _room(self, batch: Batch) -> int:
+        """How many messages more the batch takes: it ends where a seal is due."""
+        return min(WRITE_AT_ONCE, self._sealer.until_due(batch.before.tree.size)) - len(batch)
 
     async def _confirm(self, reader: Reader, position: Position) -> None:
         """The last archived record still stands in the log, where it was read. Raises `Broken`."""
@@ -180,17 +189,16 @@ class Archiver:
             f"{position.head_offset}: {how}; it was cut short or replaced, and the archive is left as it is",
         )
 
-    async def _write(self, before: Position, batch: Batch) -> None:
-        await write(self._db, before, batch)
-        assert batch.position is not None
-        domain, self.offset = self._pool.name, batch.position.next_offset
+    async def _write(self, batch: Batch, people: dict[str, str]) -> None:
+        await write(self._db, batch, people)
+        domain, self.offset = self._pool.name, batch.after.next_offset
         self._metrics.archived.labels(domain).inc(len(batch.leaves))
-        self._metrics.archive_head.labels(domain).set(batch.position.head.next_seq - 1)
+        self._metrics.archive_head.labels(domain).set(batch.after.head.next_seq - 1)
         for row in batch.orphans:
             if self._metrics.count_orphan(domain, row[1]):
                 self._log.warning("a record that does not continue the log was skipped", offset=row[1], why=row[4])
-        self._sealer.grown(batch.leaves, batch.position.tree.size)
-        await self._sealer.seal_if_due(self._db, batch.position)
+        self._sealer.grown(batch.leaves, batch.after.tree.size)
+        await self._sealer.seal_if_due(self._db, batch.after)
 
     def _caught_up(self, position: Position) -> None:
         self._metrics.archive_broken.labels(self._pool.name).set(0)

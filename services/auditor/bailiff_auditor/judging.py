@@ -39,10 +39,10 @@ class Judge:
         await people.load(connection)
         return cls(walk, people)
 
-    async def judge(self, position: Position, messages: list[Message]) -> Batch:
-        """The batch of these messages, up to the first that breaks the chain or that this release cannot read."""
-        batch, walk, people, hashes = Batch(), self.walk, self._people, list[bytes]()
-        head_offset, next_offset = position.head_offset, position.next_offset
+    async def judge(self, batch: Batch, messages: list[Message]) -> None:
+        """Add these messages to the batch, up to the first that breaks the chain or that this release cannot read."""
+        walk, people, domain, hashes = self.walk, self._people, batch.before.id, list[bytes]()
+        head_offset, next_offset = batch.after.head_offset, batch.after.next_offset
         for number, message in enumerate(messages, 1):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -57,19 +57,22 @@ class Judge:
                 orphan = walk.latest_orphan
                 assert orphan is not None
                 digest = record_hash(Wire(message.headers, message.value))
-                batch.orphans.append(orphan_row(position.id, message, orphan["kind"], orphan["reason"], digest))
+                batch.orphans.append(orphan_row(domain, message, orphan["kind"], orphan["reason"], digest))
             else:
                 hashed = bytes.fromhex(walk.head.hash)
                 hashes.append(hashed)
                 people.note(record)
-                batch.records.append(record_bytes(position.id, message, packed_laid(*walk.laid), record, hashed))
+                batch.records.append(record_bytes(domain, message, packed_laid(*walk.laid), record, hashed))
                 head_offset = message.offset
             next_offset = message.offset + 1
-        batch.people = people.take()
-        batch.leaves, tree = [leaf_hash(hashed) for hashed in hashes], position.tree.copy()
-        tree.extend(batch.leaves)
-        batch.position = replace(
-            position, head=walk.head, identity=walk.identity, head_offset=head_offset, next_offset=next_offset, tree=tree,
+        leaves, tree = [leaf_hash(hashed) for hashed in hashes], batch.after.tree.copy()
+        tree.extend(leaves)
+        batch.leaves += leaves
+        batch.after = replace(
+            batch.after, head=walk.head, identity=walk.identity, head_offset=head_offset, next_offset=next_offset, tree=tree,
             broken="",
         )  # fmt: skip
-        return batch
+
+    def take_people(self) -> dict[str, str]:
+        """What all that was judged since the last time changes in the people's tables, as `People.take`."""
+        return self._people.take()

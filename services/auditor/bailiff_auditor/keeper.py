@@ -3,6 +3,7 @@
 The position is only ever moved from where this process knows it to be, so that two that write by mistake cannot both.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -40,13 +41,19 @@ class Position:
 
 @dataclass(slots=True)
 class Batch:
-    """What was read and judged, and is not written yet. records: rows of binary COPY; position: after it."""
+    """What was read and judged, and is not written yet. before, after: the positions; records: rows of binary COPY."""
 
+    before: Position
+    after: Position = field(init=False)
     records: list[bytes] = field(default_factory=list)
     orphans: list[tuple[Any, ...]] = field(default_factory=list)
     leaves: list[bytes] = field(default_factory=list)
-    people: dict[str, str] = field(default_factory=dict)
-    position: Position | None = None
+
+    def __post_init__(self) -> None:
+        self.after = self.before
+
+    def __len__(self) -> int:
+        return len(self.records) + len(self.orphans)
 
 
 async def position_of(connection: Connection, pool: PoolDeclaration) -> Position:
@@ -95,10 +102,9 @@ def orphan_row(domain: int, message: Message, kind: str, reason: str, digest: st
     )  # fmt: skip
 
 
-async def write(connection: Connection, before: Position, batch: Batch) -> None:
-    """All of the batch, with its position, or nothing. Raises `NotOurs`."""
-    after = batch.position
-    assert after is not None
+async def write(connection: Connection, batch: Batch, people: Mapping[str, str]) -> None:
+    """All of the batch and the people's rows, with its position, or nothing. Raises `NotOurs`."""
+    before, after = batch.before, batch.after
     async with connection.transaction():
         moved = await connection.execute(
             """UPDATE domains SET next_seq = $4, next_offset = $5, head_offset = $6, head_hash = $7, head_time = $8,
@@ -114,7 +120,7 @@ async def write(connection: Connection, before: Position, batch: Batch) -> None:
             await connection.copy_to_table("records", source=raw, columns=RECORD_COLUMNS, format="binary")
         if batch.orphans:
             await connection.copy_records_to_table("orphans", records=batch.orphans, columns=ORPHAN_COLUMNS)
-        for table, rows in batch.people.items():
+        for table, rows in people.items():
             await connection.execute(UPSERTS[table], rows)
 
 
