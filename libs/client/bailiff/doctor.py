@@ -228,7 +228,7 @@ async def _domain_check(client: Client, name: str) -> Check:
     if not pool.nodes:
         return finding(check, "warn", shown, "no node has joined: start node agents")
     if pool.queue and age > QUIET_AFTER:
-        return finding(check, "warn", f"{shown}; {len(pool.queue)} jobs wait", "is admission running?")
+        return finding(check, "warn", f"{shown}; {count_text(len(pool.queue), 'job')} waiting", "is admission running?")
     return finding(check, "ok", shown)
 
 

@@ -54,8 +54,8 @@ def gpus_text(milli: int) -> str:
 
 
 def count_text(number: int, thing: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
+    """`1 job`, `2 jobs`, `2 processes`, `2 stretches`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}{'es' if thing.endswith(('s', 'ch')) else 's'}"
 
 
 def _tenths(amount: int, size: int) -> str:

@@ -46,3 +46,4 @@ def test_units_are_those_that_people_would_choose() -> None:
     assert [memory_text(amount) for amount in (512, 2**30, 3 * 2**29)] == ["512B", "1GiB", "1.5GiB"]
     assert [gpus_text(milli) for milli in (0, 500, 1000, 2000)] == ["0 GPUs", "0.5 GPUs", "1 GPU", "2 GPUs"]
     assert [count_text(number, "job") for number in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
+    assert [count_text(2, thing) for thing in ("process", "stretch")] == ["2 processes", "2 stretches"]

@@ -30,6 +30,7 @@ from bailiff_core.explain import jobs_of
 from bailiff_core.model.pool import Pool
 from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import time_text
+from bailiff_core.words import count_text
 
 from . import archive
 from .dataset import Anonymise, KeepKey, Licence, NameOriginal, write_anonymised
@@ -247,7 +248,7 @@ async def export(
             return
         if stretch is not None:
             written = await write_stretches(file, stretch, source.start, source.tree, partition, messages, source.seals)
-            session.say(f"{file}: {len(written)} new stretches of {stretch} records of {domain}")
+            session.say(f"{file}: {count_text(len(written), 'new stretch')} of {count_text(stretch, 'record')} of {domain}")
             return
         if source.start.next_seq:
             text = f"{domain}: the archive begins with record {source.start.next_seq}, which a file cannot say"
@@ -263,7 +264,7 @@ async def export(
             draft.replace(file)
         except OSError as error:
             raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
-        session.say(f"{file}: {count} messages of {domain}")
+        session.say(f"{file}: {count_text(count, 'message')} of {domain}")
 
 
 async def seals(session: Session, file: FromFile = None, archive: FromArchive = None, trust: Trust = None) -> ExitCode:

@@ -7,6 +7,7 @@ import typer
 
 from bailiff.dataset import Pseudonyms, kept_key, new_key, write_dataset
 from bailiff.sources import Source
+from bailiff_core.words import count_text
 
 from .session import Session
 
@@ -29,7 +30,8 @@ async def write_anonymised(
     """Write the dataset, and say what stands out in it."""
     key = new_key() if keep_key is None else kept_key(keep_key)
     made = await write_dataset(folder, source, Pseudonyms(key), licence, name_original=name_original)
-    session.say(f"{folder}: {made.records} records ({made.left_out} left out), {made.bytes // 1024} KiB; begin with dataset.json")
+    size = f"{count_text(made.records, 'record')} ({made.left_out} left out), {made.bytes // 1024} KiB"
+    session.say(f"{folder}: {size}; begin with dataset.json")
     if keep_key is None:
         session.say("the key of its pseudonyms was thrown away: another export will have other ones")
     for sentence in made.stands_out:

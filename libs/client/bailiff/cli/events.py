@@ -12,6 +12,7 @@ from bailiff.problem import ExitCode, Problem
 from bailiff.projects import below
 from bailiff.tables.records import event_line
 from bailiff_core.model.pool import Pool
+from bailiff_core.words import count_text
 
 from .audit import PANEL, with_end
 from .session import Session, command
@@ -117,4 +118,4 @@ def _write(session: Session, file: Path, rows: list[events.EventRow]) -> None:
     except OSError as error:
         raise Problem(ExitCode.USAGE, f"{file}: cannot be written: {error.strerror}") from None
     count = len(rows)
-    session.show({"file": str(file), "events": count}, lambda: f"{file}: {count} events")
+    session.show({"file": str(file), "events": count}, lambda: f"{file}: {count_text(count, 'event')}")

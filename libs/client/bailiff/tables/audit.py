@@ -37,7 +37,7 @@ def proof_block(found: Mapping[str, Any]) -> RenderableType:
     facts = pairs()
     facts.add_row("record", text(f"{found['domain']}#{found['seq']}  {found['type']}  {found['time']}"))
     facts.add_row("data", text(json.dumps(found["data"], ensure_ascii=False)))
-    facts.add_row("seal", text(f"over {found['sealed_records']} records, {found['sealed_at']}"))
+    facts.add_row("seal", text(f"over {count_text(found['sealed_records'], 'record')}, {found['sealed_at']}"))
     facts.add_row("key", text(found["key"]))
     if found["keys"][:-1]:
         facts.add_row("took over from", text(", ".join(reversed(found["keys"][:-1]))))
@@ -77,7 +77,7 @@ def verification_block(found: Verification) -> RenderableType:
         facts.add_row("set aside", text(each, "yellow"))
     if found["derived_rows"]:
         said = "not what their records say, see above" if found["derived"] else "as their records say"
-        facts.add_row("tables for people", text(f"{found['derived_rows']} rows compared, {said}"))
+        facts.add_row("tables for people", text(f"{count_text(found['derived_rows'], 'row')} compared, {said}"))
     parts.append(indented(facts))
     shown = found["orphan_list"]
     if shown:
