@@ -103,7 +103,10 @@ GPU_MEMORY_USED = Metric(
     "bailiff_gpu_memory_used_byte_seconds", "counter", ("domain", "project"), "of that memory, what was in use, times seconds"
 )
 PROJECT_GPUS = Metric(
-    "bailiff_project_gpus", "gauge", ("domain", "project", "kind"), "GPUs of a project: used, wanted, quota, limit, fair_share"
+    "bailiff_project_gpus",
+    "gauge",
+    ("domain", "project", "kind"),
+    "GPUs of a project, '' the pool: used, of those idle, wanted, quota, limit, fair_share; available in the pool",
 )
 JOBS_SUBMITTED = Metric("bailiff_jobs_submitted", "counter", ("domain", "priority_class"), "jobs submitted")
 WAITING_SECONDS = Metric(
@@ -111,6 +114,12 @@ WAITING_SECONDS = Metric(
 )
 START_SECONDS = Metric(
     "bailiff_start_seconds", "histogram", ("domain", "priority_class"), "time from a job's request to its first start"
+)
+START_WITHIN = Metric(
+    "bailiff_start_within_seconds",
+    "gauge",
+    ("domain", "priority_class", "percent"),
+    "how soon after its request so many percent of the class's jobs are to start",
 )
 STARTS_LATE = Metric(
     "bailiff_starts_late", "counter", ("domain", "priority_class", "percent"), "first starts later than the class promises"
@@ -127,8 +136,8 @@ POOL_METRICS = (OPEN_EVICTIONS, QUEUE_LENGTH, PAUSED_JOBS, NODES, DEVICES, LATE_
 ROLLUP_METRICS = (  # services/rollup: of a whole log, whichever replica counts it
     EVICTIONS, EVICTIONS_AGAIN, EVICTIONS_WITHDRAWN, GPU_SECONDS_LOST, GPU_SECONDS_SAVED, GPU_SECONDS_USED, GPU_SECONDS_IDLE,
     GPU_SECONDS_ENTITLED, GPU_SECONDS_AVAILABLE, GPU_SECONDS_MEASURED, GPU_SECONDS_BUSY, GPU_MEMORY_MEASURED, GPU_MEMORY_USED,
-    PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, STARTS_LATE,
-    ROLLUP_TIME,
+    PROJECT_GPUS, JOBS_SUBMITTED, WAITING_SECONDS, START_SECONDS, START_WITHIN,
+    STARTS_LATE, ROLLUP_TIME,
 )  # fmt: skip
 METRICS = (
     LOG_HEAD, LOG_LAG, RECORDS_FOLDED, ORPHANS, RECORDS_APPENDED, TURN_SECONDS, INPUTS_REJECTED, COMMANDS_SENT,

@@ -39,6 +39,8 @@ class _View(DomainView):
 class Counted:
     """Counts a domain on from what is stored. keep: is awaited after each batch: to publish what is due, and to store.
 
+    opened: it has come to the end that the log had when it was given here.
+
     The pool is folded up to where the figures stand before anything is added to them; then both go on together. So nobody has
     to trust that what Kafka hands over next is what comes next: figures and position are one value.
     """
@@ -49,6 +51,7 @@ class Counted:
         self.pool = pool
         self._bus, self._metrics, self._snapshots, self._keep = bus, metrics, snapshots, keep
         self.due: list[RollupWindow | MeasuredWindow] = []
+        self.opened = False
         figures = Figures.from_bytes(stored) if stored is not None else None
         self._begin(figures or Figures())
         self.view = self._new_view()
@@ -71,6 +74,7 @@ class Counted:
             logger(domain=self.pool.name).warning("the stored figures are of another log: counting anew", why=str(why))
             self._begin(Figures())
             await self._follow()
+        self.opened = True
 
     async def take(self, message: Message) -> None:
         """Count this message of the log; what lies between here and it is read first. One that was counted is passed over."""

@@ -182,19 +182,25 @@ class Counting:
 
     def _entitle(self, pool: Pool) -> None:
         """Look at what each project may have now. Once in a minute of log time: fair shares of all are some work."""
-        scene, figures = scene_of(pool), self.figures
-        shares = shares_now(scene)
+        figures = self.figures
         for project, entitled in figures.sample.items():
             figures.level("entitled", project, change=-entitled.share)
-        figures.sample = {
-            name: Entitled(
-                _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
-                int(shares[name].gpu_milli) if name in shares else 0, int(scene.usage.requested(name).gpu_milli),
-            )
-            for name, branch in scene.usage.tree.branches.items()
-        }  # fmt: skip
+        figures.sample = entitlements(pool)
         for project, entitled in figures.sample.items():
             figures.level("entitled", project, change=entitled.share)
+
+
+def entitlements(pool: Pool) -> dict[str, Entitled]:
+    """What each project may have now, and wants. The pool is between two turns, and has a policy."""
+    scene = scene_of(pool)
+    shares = shares_now(scene)
+    return {
+        name: Entitled(
+            _bound(branch.quota.gpu_milli), _bound(branch.limit.gpu_milli),
+            int(shares[name].gpu_milli) if name in shares else 0, int(scene.usage.requested(name).gpu_milli),
+        )
+        for name, branch in scene.usage.tree.branches.items()
+    }  # fmt: skip
 
 
 def _bound(amount: int | Fraction) -> int | None:

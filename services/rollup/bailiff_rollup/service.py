@@ -16,6 +16,7 @@ from bailiff_bus.runtime import ExitCode, MustStop
 from bailiff_bus.settings import read_pools
 from bailiff_bus.until_first import until_first
 from bailiff_bus.view import StateDiverged
+from bailiff_core.model.pool import Pool
 
 from .counted import Counted
 from .exported import Exported
@@ -45,13 +46,14 @@ class RollupService:
         self._joined = False
         self._producer: Producer | None = None
         self._traces = Sender(bus)
-        self._exported = Exported(self._figures)
+        self._exported = Exported(self._found)
 
     def readiness(self) -> Mapping[str, str | None]:
         """Ready once the group has dealt the domains out, and this replica's were read to their end."""
         if not self._joined:
             return {"group": "waiting for its domains"}
-        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in self._counted]
+        counted = {at for at, counted in self._counted.items() if counted.opened}
+        missing = [pool.name for at, pool in self._pools.items() if at in self._stream.owned and at not in counted]
         return dict.fromkeys(missing, "its log is being read") or {"group": None}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -64,8 +66,9 @@ class RollupService:
             raise MustStop(ExitCode.STATE_DIVERGED, str(diverged)) from None
         finally:
             self._metrics.registry.unregister(self._exported)
-            for at, counted in self._counted.items():
-                self._measuring[at].cancel()
+            for task in self._measuring.values():
+                task.cancel()
+            for counted in self._counted.values():
                 await counted.close()
             await self._bus.close()
 
@@ -81,9 +84,14 @@ class RollupService:
             text = f"{topics.ROLLUP_STATE.name} has fewer partitions than the log: run `bailiff topics create` again"
             raise MustStop(ExitCode.KAFKA_SETTINGS, text)
 
-    def _figures(self) -> Mapping[str, Figures]:
+    def _found(self) -> Mapping[str, tuple[Figures, Pool]]:
+        """Of domains that were read to their end: figures that catch up look as if all of it had happened just now."""
         owned = self._stream.owned
-        return {counted.pool.name: counted.figures for at, counted in self._counted.items() if at in owned}
+        return {
+            counted.pool.name: (counted.figures, counted.view.pool)
+            for at, counted in self._counted.items()
+            if at in owned and counted.opened
+        }
 
     async def _take(self, message: Message) -> None:
         try:
@@ -100,15 +108,16 @@ class RollupService:
         while True:
             self._stream.changed.clear()
             owned = self._stream.owned
+            self._joined = self._joined or self._stream.joined
             for at in [at for at in self._counted if at not in owned]:
                 async with self._locks[at]:
                     self._measuring.pop(at).cancel()
                     await self._counted.pop(at).close()
+                    self._metrics.log_lag.remove(self._pools[at].name)  # what this replica last knew would stay for ever
                     logger(domain=self._pools[at].name).info("another replica counts the domain now")
             for at in sorted(owned & self._pools.keys()):
                 async with self._locks[at]:
                     await self._at(at)
-            self._joined = self._joined or self._stream.joined
             await self._stream.changed.wait()
 
     async def _at(self, partition: int) -> Counted:
@@ -120,8 +129,9 @@ class RollupService:
             found = Counted(self._bus, pool, self._metrics, self._folder, stored, self._keep)
             self._stored[partition] = (found.figures.moved, monotonic())
             logger(domain=pool.name).info("this replica counts the domain", from_seq=found.figures.next_seq)
-            await found.open()
             self._counted[partition] = found
+            await self._tell_lag()
+            await found.open()
             self._measuring[partition] = asyncio.create_task(self._measure(partition, found))
         return found
 
@@ -179,8 +189,12 @@ class RollupService:
 
     async def _measure_lag(self) -> None:
         while True:
-            spans = await self._bus.spans(topics.AUDIT.name)
-            for at, counted in self._counted.items():
-                if at in spans:
-                    self._metrics.log_lag.labels(counted.pool.name).set(max(0, spans[at].end - counted.offset))
             await asyncio.sleep(LAG_EVERY)
+            await self._tell_lag()
+
+    async def _tell_lag(self) -> None:
+        """Also of domains that are being read to their end, which takes long the first time."""
+        spans = await self._bus.spans(topics.AUDIT.name)
+        for at, counted in self._counted.items():
+            if at in spans:
+                self._metrics.log_lag.labels(counted.pool.name).set(max(0, spans[at].end - counted.offset))
