@@ -130,7 +130,6 @@ class RollupService:
             self._stored[partition] = (found.figures.moved, monotonic())
             logger(domain=pool.name).info("this replica counts the domain", from_seq=found.figures.next_seq)
             self._counted[partition] = found
-            await self._tell_lag()
             await found.open()
             self._measuring[partition] = asyncio.create_task(self._measure(partition, found))
         return found
@@ -188,13 +187,10 @@ class RollupService:
             await batch.first
 
     async def _measure_lag(self) -> None:
-        while True:
-            await asyncio.sleep(LAG_EVERY)
-            await self._tell_lag()
-
-    async def _tell_lag(self) -> None:
         """Also of domains that are being read to their end, which takes long the first time."""
-        spans = await self._bus.spans(topics.AUDIT.name)
-        for at, counted in self._counted.items():
-            if at in spans:
-                self._metrics.log_lag.labels(counted.pool.name).set(max(0, spans[at].end - counted.offset))
+        while True:
+            spans = await self._bus.spans(topics.AUDIT.name)
+            for at, counted in self._counted.items():
+                if at in spans:
+                    self._metrics.log_lag.labels(counted.pool.name).set(max(0, spans[at].end - counted.offset))
+            await asyncio.sleep(LAG_EVERY)
