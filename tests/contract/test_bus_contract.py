@@ -16,10 +16,11 @@ from aiokafka.structs import TopicPartition
 from tests.kafka_fixtures import kafka  # noqa: F401 - a fixture
 
 from bailiff_bus import log, topics
-from bailiff_bus.kafka import KafkaBus, KafkaSettings
+from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, AuditWriter, Committed, Entry, SteppedDown
 from bailiff_bus.memory import MemoryCluster
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader, Receipt, Span
+from bailiff_bus.settings import KafkaSettings
 from bailiff_core.records import ChainHead, Record, Wire, encode, record_hash
 from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
 

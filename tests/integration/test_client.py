@@ -19,9 +19,10 @@ from typer.testing import CliRunner, Result
 from bailiff import Client, ExitCode
 from bailiff.cli import app
 from bailiff_bus import topics
-from bailiff_bus.kafka import KafkaBus, KafkaSettings
+from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, AuditWriter, Entry
 from bailiff_bus.messages import CancelJob, SubmitJob
+from bailiff_bus.settings import KafkaSettings
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import Record, Wire, encode, record_hash
 

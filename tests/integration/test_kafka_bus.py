@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 from tests.kafka_fixtures import TestKafka, kafka, private_kafka  # noqa: F401 - fixtures
 
 from bailiff_bus import topics
-from bailiff_bus.kafka import KafkaBus, KafkaSettings
+from bailiff_bus.kafka import KafkaBus
 from bailiff_bus.log import AuditReader, AuditWriter, Entry, OutcomeUnknown
 from bailiff_bus.port import BusUnavailable, Message, Reader
+from bailiff_bus.settings import KafkaSettings
 from bailiff_core.records import ChainHead, Record
 from bailiff_core.records.facts import ClockAdvanced, DomainCreated, WriterStarted
 from bailiff_devstack import EmbeddedKafka, free_port

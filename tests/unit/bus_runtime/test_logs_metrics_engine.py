@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bailiff_bus.engine_identity import EngineIdentity, engine_identity, source_digest
-from bailiff_bus.kafka import OneLine
+from bailiff_bus.kafka.logs import OneLine
 from bailiff_bus.logs import configure_logs, logger
 from bailiff_bus.metrics import METRICS, POOL_METRICS, ROLLUP_METRICS, Metrics, PoolGauges, metrics_table
 
