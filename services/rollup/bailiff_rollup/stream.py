@@ -13,12 +13,12 @@ from typing import Any
 
 import faust
 from aiokafka.errors import KafkaError
-from aiokafka.helpers import create_ssl_context
 from yarl import URL
 
 from bailiff_bus import topics
+from bailiff_bus.kafka import tls_of
 from bailiff_bus.port import BusUnavailable, Message
-from bailiff_bus.settings import KafkaSettings
+from bailiff_bus.settings import KafkaSettings, secret_of
 
 GROUP = "bailiff-rollup"
 COMMIT_EVERY_S = 2.0
@@ -123,10 +123,9 @@ class Stream:
 
 
 def _credentials(kafka: KafkaSettings) -> Any:
-    tls = create_ssl_context(cafile=kafka.cafile and str(kafka.cafile)) if kafka.security_protocol.endswith("SSL") else None
+    tls = tls_of(kafka)
     if kafka.security_protocol.startswith("SASL"):
-        assert kafka.password is not None
         return faust.SASLCredentials(
-            username=kafka.username, password=kafka.password.get_secret_value(), ssl_context=tls, mechanism=kafka.sasl_mechanism
+            username=kafka.username, password=secret_of(kafka.password), ssl_context=tls, mechanism=kafka.sasl_mechanism
         )
     return faust.SSLCredentials(tls) if tls is not None else None

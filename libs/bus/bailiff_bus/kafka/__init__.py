@@ -6,5 +6,6 @@ servers; aiokafka by itself would go on for ever. What aiokafka logs goes to our
 
 from .admin import connected_admin, copies_meant, refusals
 from .bus import KafkaBus
+from .calls import tls_of
 
-__all__ = ["KafkaBus", "connected_admin", "copies_meant", "refusals"]
+__all__ = ["KafkaBus", "connected_admin", "copies_meant", "refusals", "tls_of"]

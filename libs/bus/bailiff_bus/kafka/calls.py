@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any
 
@@ -20,17 +21,24 @@ NEW_PARTITIONS_SECONDS = 30
 
 def client_arguments(settings: KafkaSettings) -> dict[str, Any]:
     """What every aiokafka client is made with."""
-    tls = settings.security_protocol in ("SSL", "SASL_SSL")
     return {
         "bootstrap_servers": settings.bootstrap,
         "security_protocol": settings.security_protocol,
-        "ssl_context": create_ssl_context(cafile=settings.cafile and str(settings.cafile)) if tls else None,
+        "ssl_context": tls_of(settings),
         "sasl_mechanism": settings.sasl_mechanism or "PLAIN",
         "sasl_plain_username": settings.username,
         "sasl_plain_password": secret_of(settings.password),
         "request_timeout_ms": settings.request_timeout_ms,
         "metadata_max_age_ms": NEW_PARTITIONS_SECONDS * 1000,
     }
+
+
+def tls_of(settings: KafkaSettings) -> SSLContext | None:
+    """What connections are secured with; None: they are not."""
+    if settings.security_protocol not in ("SSL", "SASL_SSL"):
+        return None
+    context: SSLContext = create_ssl_context(cafile=settings.cafile and str(settings.cafile))
+    return context
 
 
 class calling:  # noqa: N801 - reads as a statement; a class, because a generator costs as much as a send
