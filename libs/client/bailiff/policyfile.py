@@ -14,14 +14,14 @@ from bailiff_core.model.policy import Policy
 from .problem import ExitCode, Problem
 
 
-def read_policy(path: Path) -> Policy:
-    """The policy in this file. Raises `Problem` with every fault: file, line, field."""
+def read_policy(path: Path, code: ExitCode = ExitCode.USAGE) -> Policy:
+    """The policy in this file. Raises `Problem` with every fault: file, line, field. code: of a file that is no policy."""
     try:
         return policyfile.read_policy(path)
     except UnreadableFile as fault:
         raise Problem(ExitCode.USAGE, str(fault)) from None
     except NotAPolicy as fault:
-        raise Problem(ExitCode.FOUND_WRONG, str(fault), "a policy to begin with: bailiff policy show -o yaml") from None
+        raise Problem(code, str(fault), "a policy to begin with: bailiff policy show -o yaml") from None
 
 
 def policy_document(document: BaseModel) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Choices:
 
 def assemble(trace: Trace, cluster: Sequence[Machine], choices: Choices, seed: int) -> Workload:
     """The same arguments make the same workload. Raises `ValueError` where nothing is left of the trace."""
+    _check(trace, choices)
     random = Random(seed)  # noqa: S311 - repeatable chance is what is asked for
     picked = _picked(trace, choices)
     if not picked:
@@ -87,6 +88,22 @@ def assemble(trace: Trace, cluster: Sequence[Machine], choices: Choices, seed: i
     workload.deadlines = deadlines
     workload.about = {"jobs": len(picked), "left_out": dict(trace.left_out)}
     return workload
+
+
+def _check(trace: Trace, choices: Choices) -> None:
+    """What is said of classes is about some of these jobs."""
+    words = {job.tier for job in trace.jobs}
+    there = ", ".join(sorted(word for word in words if word)) or "none"
+    unknown = [word for word in choices.tiers if word not in words]
+    if unknown:
+        raise ValueError(f"--class: {trace.name} has no word {unknown[0]!r} for a class; its own are: {there}")
+    if choices.mix and sum(choices.mix.values()) != 100:
+        raise ValueError(f"--mix: expected percentages that add up to 100, found {sum(choices.mix.values())}")
+    if choices.mix and "" not in words:
+        raise ValueError(
+            f"--mix is for jobs without a class of their own, and those of {trace.name} have one ({there}): "
+            "what each of its words stands for is said with --class"
+        )
 
 
 def with_daily_quotas(workload: Workload, policy: Policy) -> tuple[Workload, Policy]:

@@ -7,7 +7,7 @@ turn; what follows from it without delay (a start, an answer of victim selection
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class Result:
     """What came of a workload under a policy.
 
     jobs: figures of every accepted job, by name. refused: jobs that were not accepted, and why. digest: hash of the last
-    record, which covers all before it. begin, end: µs UTC. gpu_milli: of the machines that were there from the start.
+    record, which covers all before it. begin, end: µs UTC. capacity: of the workload.
     """
 
     policy: Policy
@@ -47,7 +47,7 @@ class Result:
     digest: str
     records: int
     turns: int
-    gpu_milli: int
+    capacity: Sequence[tuple[int, int]]
 
 
 class Simulation:
@@ -102,7 +102,7 @@ class Simulation:
             found.lost, found.overhead, found.work = work.lost, work.overhead, work.done_by(self._time.now)
         return Result(
             self._policy, books.jobs, books, self._intake.refused, self._workload.begin, self._time.now,
-            tape.digest, tape.records, self._turns, 1000 * self._workload.gpus,
+            tape.digest, tape.records, self._turns, self._workload.capacity(),
         )  # fmt: skip
 
     def _next(self) -> int | None:

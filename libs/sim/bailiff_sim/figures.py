@@ -31,6 +31,10 @@ class Figures:
     evictions: dict[str, int] = field(default_factory=dict)
     waits_since: int | None = None
 
+    def waited_by(self, end: int) -> int:
+        """All that it stood in the queue until then, a wait that goes on included."""
+        return self.waited + (max(0, end - self.waits_since) if self.waits_since is not None else 0)
+
     @property
     def evicted(self) -> int:
         """How often it had to leave, whatever for."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .figures import Books, Figures
 
-HOUR = 3_600_000_000
+SECOND, HOUR = 1_000_000, 3_600_000_000
 GPU_HOUR = 1000 * HOUR
 SHORTEST = 10_000_000  # a shorter run time counts as this in slowdowns, so that jobs of a second do not rule them
 BINS = 1_000
@@ -19,7 +19,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one scheduler. quotas: thousandths of GPUs by project, of those that have one.
+    """One run of one scheduler. capacity: how many GPUs there are, as `Workload.capacity` says it. quotas: thousandths of
+    GPUs by project, of those that have one.
 
     digest: of its log, if it has one. seconds: what it took, processor time.
     """
@@ -32,7 +33,7 @@ class Run:
     begin: int
     end: int
     last_arrival: int
-    gpu_milli: int
+    capacity: Sequence[tuple[int, int]]
     quotas: Mapping[str, int]
     deadlines: Mapping[str, int]
     digest: str = ""
@@ -60,7 +61,7 @@ def metrics(run: Run) -> dict[str, object]:
         "ended": len(ended),
         "unfinished": len(jobs) - len(ended),
         "hours": (run.end - run.begin) / HOUR,
-        "waiting": _by_all(jobs, lambda job: _waited(job, run.end) / HOUR),
+        "waiting": _by_all(jobs, lambda job: job.waited_by(run.end) / HOUR),
         "jct": _by_all(ended, lambda job: ((job.ended or 0) - job.submitted) / HOUR),
         "slowdown": _by_all(ended, lambda job: ((job.ended or 0) - job.submitted) / max(SHORTEST, job.run_time)),
         "evictions": sum(causes.values()),
@@ -75,10 +76,10 @@ def metrics(run: Run) -> dict[str, object]:
         },
         "goodput": work / max(1, work + lost + overhead),
         "utilisation": series.utilisation(),
-        "large_gangs": _spread([_waited(job, run.end) / HOUR for job in jobs if job.gpu_milli >= 1000 * LARGE]),
+        "large_gangs": spread([job.waited_by(run.end) / HOUR for job in jobs if job.gpu_milli >= 1000 * LARGE]),
         "waiting_by_size": {
-            _size(low, high): _spread(
-                [_waited(job, run.end) / HOUR for job in jobs if low <= max(1, job.gpu_milli // 1000) <= high]
+            _size(low, high): spread(
+                [job.waited_by(run.end) / HOUR for job in jobs if low <= max(1, job.gpu_milli // 1000) <= high]
             )
             for low, high in SIZES
         },
@@ -90,11 +91,15 @@ def metrics(run: Run) -> dict[str, object]:
 
 
 class Series:
-    """What was held and wanted over time, on average in each of equal bins from the first arrival to the last."""
+    """What was held and wanted over time, on average in each of equal bins from the first arrival to the last.
+
+    Where all jobs arrive at once, to the end.
+    """
 
     def __init__(self, run: Run, bins: int = BINS) -> None:
         self._run = run
-        self.edges: Array = np.linspace(run.begin, max(run.last_arrival, run.begin + 1), bins + 1)
+        to = run.last_arrival if run.last_arrival >= run.begin + SECOND else max(run.end, run.begin + SECOND)
+        self.edges: Array = np.linspace(run.begin, to, bins + 1)
         self.width = self.edges[1] - self.edges[0]
 
     def held(self, chosen: Callable[[str, str], bool] = lambda _project, _class: True) -> Array:
@@ -107,9 +112,13 @@ class Series:
         steps = [(s.time, s.waiting) for s in self._run.books.steps if s.waiting and chosen(s.project, s.class_name)]
         return self._averages(steps) / 1000
 
+    def there(self) -> Array:
+        """GPUs of the machines that had joined."""
+        return self._averages(self._run.capacity) / 1000
+
     def utilisation(self) -> float:
-        """Of all GPUs, between the first and the last arrival."""
-        return float(self.held().mean()) / max(1, self._run.gpu_milli / 1000)
+        """Of all GPUs."""
+        return float(self.held().sum() / max(1.0, self.there().sum()))
 
     def shares(self) -> dict[str, float]:
         """Of what each project was entitled to while it wanted it, how much it held; 1 is all of it.
@@ -123,7 +132,7 @@ class Series:
         held = np.array([self.held(by_name[project]) for project in projects])
         wanted = held + np.array([self.waiting(by_name[project]) for project in projects])
         quotas = np.array([self._run.quotas.get(project, 0) / 1000 for project in projects])
-        entitled = np.array([_divided(column, quotas, self._run.gpu_milli / 1000) for column in wanted.T]).T
+        entitled = np.array([_divided(wants, quotas, gpus) for wants, gpus in zip(wanted.T, self.there(), strict=True)]).T
         total = entitled.sum(axis=1)
         got = np.minimum(held, entitled).sum(axis=1)
         return {name: float(got[at] / total[at]) for at, name in enumerate(projects) if total[at] > 0}
@@ -168,10 +177,10 @@ def _by_all(jobs: Iterable[Figures], value: Callable[[Figures], float]) -> dict[
         for key in ("all", f"class {job.class_name}", f"project {job.project}" if job.project else ""):
             found.setdefault(key, []).append(of)
     found.pop("", None)
-    return {key: _spread(values) for key, values in sorted(found.items())}
+    return {key: spread(values) for key, values in sorted(found.items())}
 
 
-def _spread(values: Sequence[float]) -> dict[str, float | int]:
+def spread(values: Sequence[float]) -> dict[str, float | int]:
     """How many, their mean, and percentiles by nearest rank."""
     if not values:
         return {"count": 0}
@@ -189,12 +198,8 @@ def _deadlines(run: Run) -> dict[str, float]:
     return {name: sum(met) / len(met) for name, met in sorted(by_class.items())}
 
 
-def _waited(job: Figures, end: int) -> int:
-    return job.waited + (end - job.waits_since if job.waits_since is not None else 0)
-
-
 def _ran(job: Figures, end: int) -> int:
-    return (end if job.ended is None else job.ended) - job.submitted - _waited(job, end)
+    return (end if job.ended is None else job.ended) - job.submitted - job.waited_by(end)
 
 
 def _size(low: int, high: int) -> str:

@@ -9,13 +9,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .metrics import HOUR, Run, Series
+from .metrics import HOUR, Array, Run, Series
 from .tables import by_key, by_project, by_size, compared, points_told
 from .tune import Point
 
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#ef4444", "#8b5cf6", "#06b6d4", "#a3a316", "#ec4899")
-INK = "#8a8f98"  # lines and words of a plot: seen on white and on black
-DAY = 24 * HOUR
+INK = "#8a8f98"  # lines and words of a plot; the page has its own colour for them, in light and in dark
+INK_OF_PAGE = "var(--soft)"
+SECOND, MINUTE, DAY = 1_000_000, HOUR // 60, 24 * HOUR
+UNITS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (SECOND, "seconds"))
+TIMES = (
+    (SECOND, "1 s"), (10 * SECOND, "10 s"), (MINUTE, "1 min"), (10 * MINUTE, "10 min"), (HOUR, "1 h"), (8 * HOUR, "8 h"),
+    (2 * DAY, "2 d"), (10 * DAY, "10 d"), (100 * DAY, "100 d"),
+)  # fmt: skip
+NOT_NAMED = "_"  # in a plot's legend
 Draw = Callable[[Axes, Run, str, str], None]
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #ffffff; --line: #d0d7de; --soft: #656d76 }
@@ -27,7 +34,8 @@ th, td { border-bottom: 1px solid var(--line); padding: .3em .5em; text-align: r
 th { white-space: normal; vertical-align: bottom }
 th:first-child, td:first-child { text-align: left }
 h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em }
-p, figcaption { color: var(--soft) } figure { margin: 1em 0 } svg { width: 100%; height: auto }
+p, figcaption { color: var(--soft) } figure { margin: 1em 0; overflow-x: auto }
+svg { width: 100%; min-width: 620px; height: auto }
 details pre { overflow-x: auto; border: 1px solid var(--line); padding: 1em; font-size: 12px }
 """
 
@@ -75,13 +83,17 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 def plot(title: str, draw: Draw, runs: Sequence[Run], caption: str) -> str:
     """One plot of all runs, with its heading."""
-    several = len({run.seed for run in runs}) > 1
+    labels = list(dict.fromkeys(run.label for run in runs))
+    several = len(runs) > len(labels)
 
     def all_of_them(axes: Axes) -> None:
-        for at, run in enumerate(runs):
-            draw(axes, run, f"{run.label}, seed {run.seed}" if several else run.label, COLOURS[at % len(COLOURS)])
+        named = set[str]()
+        for run in runs:
+            label = NOT_NAMED if run.label in named else run.label
+            draw(axes, run, label, COLOURS[labels.index(run.label) % len(COLOURS)])
+            named.add(run.label)
 
-    return _figure(title, all_of_them, caption)
+    return _figure(title, all_of_them, f"{caption} A line for each seed." if several else caption)
 
 
 def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
@@ -100,36 +112,46 @@ def _figure(title: str, draw: Callable[[Axes], None], caption: str) -> str:
         axes.legend(frameon=False, labelcolor=INK, loc="lower right", bbox_to_anchor=(1, 1), ncols=4)  # hides no line
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    svg = text.getvalue()
-    return (
-        f"<h2>{html.escape(title)}</h2><figure>{svg[svg.index('<svg') :]}<figcaption>{html.escape(caption)}</figcaption></figure>"
-    )
+    svg = text.getvalue().replace(INK, INK_OF_PAGE)
+    drawn = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{html.escape(title)}"', 1)
+    return f"<h2>{html.escape(title)}</h2><figure>{drawn}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def waits(axes: Axes, run: Run, label: str, colour: str) -> None:
     """Which share of jobs waited at most so long."""
-    hours = np.sort([max(job.waited / HOUR, 1 / 3600) for job in run.jobs.values()])
-    shares = np.arange(1, len(hours) + 1) / max(1, len(hours))
-    keep = np.unique(np.linspace(0, len(hours) - 1, min(len(hours), 600)).astype(int))
-    axes.step(hours[keep], shares[keep], where="post", label=label, color=colour)
+    took = np.sort([max(job.waited_by(run.end), SECOND) for job in run.jobs.values()])
+    shares = np.arange(1, len(took) + 1) / max(1, len(took))
+    keep = np.unique(np.linspace(0, len(took) - 1, min(len(took), 600)).astype(int))
+    axes.step(took[keep], shares[keep], where="post", label=label, color=colour)
     axes.set_xscale("log")
-    axes.set_xlabel("hours in the queue (1 s counts as the least)")
+    axes.set_xlabel("time in the queue (1 s counts as the least)")
+    axes.set_ylabel("share of jobs")
     axes.set_ylim(0, 1.02)
+    least, most = axes.get_xlim()
+    shown = [(time, words) for time, words in TIMES if least <= time <= most]
+    axes.set_xticks([time for time, _ in shown], [words for _, words in shown])
+    axes.minorticks_off()
 
 
 def held(axes: Axes, run: Run, label: str, colour: str) -> None:
     """GPUs held over time."""
     series = Series(run, bins=300)
-    axes.plot((series.edges[:-1] - run.begin) / DAY, series.held(), label=label, color=colour, linewidth=1)
-    axes.set_xlabel("days")
-    axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
+    if not axes.lines:
+        _over_time(axes, run, series.edges, series.there(), "all there are", INK, "--")
+    _over_time(axes, run, series.edges, series.held(), label, colour)
 
 
 def wanted(axes: Axes, run: Run, label: str, colour: str) -> None:
     """GPUs waited for over time."""
     series = Series(run, bins=300)
-    axes.plot((series.edges[:-1] - run.begin) / DAY, series.waiting(), label=label, color=colour, linewidth=1)
-    axes.set_xlabel("days")
+    _over_time(axes, run, series.edges, series.waiting(), label, colour)
+
+
+def _over_time(axes: Axes, run: Run, edges: Array, gpus: Array, label: str, colour: str, line: str = "-") -> None:
+    unit, words = next(each for each in UNITS if edges[-1] - edges[0] >= 2 * each[0] or each is UNITS[-1])
+    axes.plot((edges[:-1] - run.begin) / unit, gpus, line, label=label, color=colour, linewidth=1)
+    axes.set_xlabel(words)
+    axes.set_ylabel("GPUs")
     axes.set_ylim(bottom=0, auto=True)  # the next run may go higher
 
 
@@ -137,9 +159,13 @@ def frontier_page(title: str, notes: Sequence[str], points: Sequence[Point], man
     """The points of a search, with their frontier."""
 
     def draw(axes: Axes) -> None:
+        fewest = min(point.not_ended for point in points)
         best = [point for point in points if point.frontier]
-        rest = [point for point in points if not point.frontier]
+        rest = [point for point in points if not point.frontier and point.not_ended == fewest]
+        short = [point for point in points if point.not_ended > fewest]
         axes.scatter([p.lost for p in rest], [p.waited for p in rest], color=INK, label="other settings")
+        if short:
+            axes.scatter([p.lost for p in short], [p.waited for p in short], color=INK, marker="x", label="more jobs never end")
         axes.plot([p.lost for p in best], [p.waited for p in best], color=COLOURS[0], marker="o", label="frontier")
         axes.set_xlabel("GPU-hours of work lost and restarts")
         axes.set_ylabel("mean wait of high classes, hours")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bailiff_core.engine import LOGIC, RELEASE
 from bailiff_core.model.policy import DEFAULT_POLICY, Policy
+from bailiff_core.words import count_text
 
 from .assemble import Choices, assemble, with_daily_quotas
 from .baselines import RULES, Baseline
@@ -80,10 +81,10 @@ def run_all(
         workload = assemble(source, machines, ask.choices, seed)
         first = next(iter(ask.policies.values()), DEFAULT_POLICY)
         for label, policy in ask.policies.items():
-            _check_classes(source, workload, label, policy)
+            check_classes(source, workload, label, policy)
             found.append(_of_policy(ask, workload, label, policy, seed, progress, sink))
         for name in ask.baselines:
-            _check_classes(source, workload, name, first)
+            check_classes(source, workload, name, first)
             if name == PRIORITY:
                 rules = first.preemption.model_copy(update={"verbs": ("allocate",)})
                 only = first.model_copy(update={"preemption": rules})
@@ -122,6 +123,19 @@ def summary(runs: Sequence[Run]) -> list[dict[str, object]]:
     return [{"label": run.label, "seed": run.seed, "digest": digest(run), **metrics(run)} for run in runs]
 
 
+def refusals(runs: Sequence[Run]) -> list[str]:
+    """What a reader has to know of jobs that were not accepted: how many, and an example with its reason."""
+    alike: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault(tuple(run.refused), []).append(run)
+    return [
+        f"{', '.join(dict.fromkeys(run.label for run in of))}: {count_text(len(names), 'job')} refused, which only 'not ended' "
+        f"counts; the first is {names[0]}: {of[0].refused[names[0]]}"
+        for names, of in alike.items()
+        if names
+    ]
+
+
 def _of_policy(
     ask: Ask,
     workload: Workload,
@@ -143,7 +157,7 @@ def _of_policy(
     quotas = {each.name: each.quota.gpu_milli or 0 for each in policy.projects}
     return Run(
         label, seed, result.jobs, result.books, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
-        result.gpu_milli, quotas, workload.deadlines, result.digest, result.records, time.process_time() - began,
+        result.capacity, quotas, workload.deadlines, result.digest, result.records, time.process_time() - began,
     )  # fmt: skip
 
 
@@ -153,7 +167,7 @@ def _of_baseline(workload: Workload, name: str, policy: Policy, seed: int, progr
     result = Baseline(workload, policy, RULES[name]).run(told)
     return Run(
         name, seed, result.jobs, result.books, result.refused, result.begin, _last(result.jobs, result.end), _arrival(workload),
-        1000 * workload.gpus, {}, workload.deadlines, seconds=time.process_time() - began,
+        workload.capacity(), {}, workload.deadlines, seconds=time.process_time() - began,
     )  # fmt: skip
 
 
@@ -168,13 +182,15 @@ def _arrival(workload: Workload) -> int:
     return max((time for time, _ in workload.demands()), default=workload.begin)
 
 
-def _check_classes(source: Trace, workload: Workload, label: str, policy: Policy) -> None:
+def check_classes(source: Trace, workload: Workload, label: str, policy: Policy) -> None:
     """Every class that the jobs are of is there: said once, and not as thousands of refusals."""
     known = [entry.name for entry in policy.priority_classes]
     wanted = dict.fromkeys(job.priority_class for _, job in workload.demands() if job.priority_class is not None)
     missing = [name for name in wanted if name not in known]
     if missing:
         tiers = f" (its own words: {', '.join(source.tiers)})" if source.tiers else ""
+        if not source.tiers:
+            raise ValueError(f"{label}: --mix deals the class {missing[0]!r}, which the policy lacks; it has {', '.join(known)}")
         raise ValueError(
             f"{label}: jobs of {source.name}{tiers} are of the class {missing[0]!r}, which the policy lacks; it has "
             f"{', '.join(known)}: say which it is with --class, as in --class {next(iter(source.tiers), 'WORD')}={known[0]}"

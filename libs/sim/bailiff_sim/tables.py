@@ -81,6 +81,11 @@ def hours_text(hours: object) -> str:
     return f"{seconds:.0f} s"
 
 
+def change_text(hours: float) -> str:
+    """`+3.4 min`, `-2.1 h`."""
+    return f"{'-' if hours < 0 else '+'}{hours_text(abs(hours))}"
+
+
 def _label(each: Mapping[str, object], found: Sequence[Mapping[str, object]]) -> str:
     return f"{each['label']}, seed {each['seed']}" if len({other["seed"] for other in found}) > 1 else str(each["label"])
 
@@ -119,7 +124,8 @@ def points_told(points: Sequence[Point]) -> Table:
             hours_text(point.waited_p95),
             hours_text(point.others_waited),
             _number(point.evictions),
+            f"{point.not_ended:,.0f}",
         ]
         for point in points
     ]
-    return ["frontier", *names, "GPU-h lost", "high classes wait", "p95", "others wait", "evictions"], rows
+    return ["frontier", *names, "GPU-h lost", "high classes wait", "p95", "others wait", "evictions", "not ended"], rows

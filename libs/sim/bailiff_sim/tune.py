@@ -1,20 +1,25 @@
 """Many policies that differ in a few knobs, on one trace: what work they lose against how long the high classes wait."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from random import Random
+from statistics import mean
 from typing import Any
 
 from pydantic import ValidationError
 
 from bailiff_core.model.policy import Policy
 
-from .metrics import HOUR, Run, metrics
-from .runs import Ask, Progress, ask_from, asked, digest, run_all
+from .assemble import assemble
+from .figures import Figures
+from .metrics import HOUR, Run, metrics, spread
+from .runs import Ask, Progress, ask_from, asked, check_classes, digest, run_all
+from .traces.catalogue import cluster
 from .traces.jobs import Trace
+from .workload import Workload
 
 CAP_WINDOW = "24h"
 FORMAT = 1
@@ -22,9 +27,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of the knobs. lost: GPU-hours of work lost and of restarts; waited: hours, mean of the high classes; both means
-    over the seeds. digests: of the runs, by seed. frontier: no other point is better in one of the two and at least as good in
-    the other.
+    """One setting of the knobs. lost: GPU-hours of work lost and of restarts; waited: hours, mean of the high classes; not_ended:
+    jobs that never ended, or were refused, whose waiting nobody counts; all means over the seeds. digests: of the runs, by seed.
+
+    frontier: no setting has more jobs end, and of those with as many no other point is better in one of lost and waited and at
+    least as good in the other.
     """
 
     setting: Mapping[str, object]
@@ -33,6 +40,7 @@ class Point:
     waited_p95: float
     others_waited: float
     evictions: float
+    not_ended: float = 0.0
     digests: tuple[str, ...] = ()
     frontier: bool = False
 
@@ -98,8 +106,11 @@ def manifest(search: Search, source: Trace, points: Sequence[Point]) -> dict[str
 
 def tune(search: Search, source: Trace, progress: Progress | None = None) -> list[Point]:
     """A point for each setting, in the order of what is lost. Raises `ValueError` for what cannot be run."""
-    ask, high = search.ask, search.high
-    base = next(iter(ask.policies.values()))
+    ask = search.ask
+    label, base = next(iter(ask.policies.items()))
+    workload = assemble(source, cluster(ask.cluster), ask.choices, ask.seeds[0])
+    check_classes(source, workload, label, base)
+    high = _high_classes(workload, base, search.high)
     points = []
     for setting in settings(search.knobs, search.most, ask.seeds[0]):
         label = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in setting.items())
@@ -109,27 +120,43 @@ def tune(search: Search, source: Trace, progress: Progress | None = None) -> lis
     return [replace(point, frontier=not any(_better(other, point) for other in ranked)) for point in ranked]
 
 
+def _high_classes(workload: Workload, base: Policy, least: int | None) -> frozenset[str]:
+    """The classes whose waiting is looked at, by the policy as it is before any knob is turned."""
+    entries = [base.find_class(job.priority_class) for _, job in workload.demands()]
+    value_of = {entry.name: entry.value for entry in entries if entry is not None}
+    values = sorted(set(value_of.values()))
+    least = least if least is not None else values[min(1, len(values) - 1)]
+    found = frozenset(name for name, value in value_of.items() if value >= least)
+    if not found:
+        raise ValueError(f"no job is of a class with a value of {least} or more, so nobody's waiting can be compared")
+    return found
+
+
 def _better(one: Point, other: Point) -> bool:
+    if one.not_ended != other.not_ended:
+        return one.not_ended < other.not_ended
     at_least = one.lost <= other.lost and one.waited <= other.waited
     return at_least and (one.lost < other.lost or one.waited < other.waited)
 
 
-def _point(setting: Mapping[str, object], runs: Sequence[Run], high: int | None) -> Point:
-    lost = waited = p95 = others = evictions = 0.0
-    for run in runs:
-        found: dict[str, Any] = metrics(run)
-        values = sorted({job.priority for job in run.jobs.values()})
-        least = high if high is not None else (values[1] if len(values) > 1 else values[0])
-        waits = sorted(job.waited / HOUR for job in run.jobs.values() if job.priority >= least)
-        low = [job.waited / HOUR for job in run.jobs.values() if job.priority < least]
-        if not waits:
-            raise ValueError(f"no job is of a class with a value of {least} or more, so nobody's waiting can be compared")
-        lost += (found["gpu_hours"]["lost"] + found["gpu_hours"]["restarts"]) / len(runs)
-        waited += sum(waits) / len(waits) / len(runs)
-        p95 += waits[max(0, -(-len(waits) * 95 // 100) - 1)] / len(runs)
-        others += (sum(low) / len(low) if low else 0.0) / len(runs)
-        evictions += found["evictions"] / len(runs)
-    return Point(setting, lost, waited, p95, others, evictions, tuple(digest(run) for run in runs))
+def _point(setting: Mapping[str, object], runs: Sequence[Run], high: frozenset[str]) -> Point:
+    found: list[dict[str, Any]] = [metrics(run) for run in runs]
+    waits = [_spread_of(run, lambda job: job.class_name in high) for run in runs]
+    others = [_spread_of(run, lambda job: job.class_name not in high) for run in runs]
+    return Point(
+        setting,
+        lost=mean(each["gpu_hours"]["lost"] + each["gpu_hours"]["restarts"] for each in found),
+        waited=mean(each.get("mean", 0.0) for each in waits),
+        waited_p95=mean(each.get("p95", 0.0) for each in waits),
+        others_waited=mean(each.get("mean", 0.0) for each in others),
+        evictions=mean(each["evictions"] for each in found),
+        not_ended=mean(each["unfinished"] + each["refused"] for each in found),
+        digests=tuple(digest(run) for run in runs),
+    )
+
+
+def _spread_of(run: Run, chosen: Callable[[Figures], bool]) -> Mapping[str, float]:
+    return spread([job.waited_by(run.end) / HOUR for job in run.jobs.values() if chosen(job)])
 
 
 def _put(data: dict[str, Any], path: str, value: object) -> None:

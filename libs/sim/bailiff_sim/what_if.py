@@ -5,7 +5,7 @@ is from `recorded` says how far to trust the third, `changed`, which is the same
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any
 
@@ -74,7 +74,7 @@ def same_policy(found: WhatIf) -> dict[str, object]:
     """How far the simulation is from what happened where nothing was changed."""
     recorded, again = found.recorded.jobs, found.again.jobs
     pairs = [(recorded[name], again[name]) for name in again if name in recorded]
-    waits = [abs(_wait(there, found.to) - _wait(here, found.to)) for there, here in pairs]
+    waits = [abs(there.waited_by(found.to) - here.waited_by(found.to)) for there, here in pairs]
     return {
         "jobs": len(pairs),
         "waits_alike": sum(wait < SECOND for wait in waits),
@@ -124,7 +124,7 @@ def moved(found: WhatIf, sign: int, most: int = 10) -> list[dict[str, object]]:
         {
             "job": name, "project": before.project, "class": before.class_name, "gpus": before.gpu_milli / 1000,
             "hours": -size * sign / HOUR,
-            "waited_hours": [_wait(before, found.to) / HOUR, _wait(after, found.to) / HOUR],
+            "waited_hours": [before.waited_by(found.to) / HOUR, after.waited_by(found.to) / HOUR],
             "evictions": [evictions(before), evictions(after)],
             "gpu_hours_lost": [_lost(before), _lost(after)],
             "outcome": [before.outcome, after.outcome],
@@ -147,19 +147,16 @@ def _simulated(label: str, log: FromLog, policy: Policy | None, since: int, to: 
 
 def _run(label: str, log: FromLog, books: Books, refused: Mapping[str, str], since: int, to: int) -> Run:
     quotas = {each.name: each.quota.gpu_milli or 0 for each in log.policies[0][2].projects}
-    return Run(label, 0, books.jobs, books, refused, since, to, to, 1000 * log.workload.gpus, quotas, {})
+    return Run(label, 0, books.jobs, books, refused, since, to, to, log.workload.capacity(), quotas, {})
 
 
 def _only(run: Run, names: Sequence[str]) -> Run:
-    jobs = {name: run.jobs[name] for name in names if name in run.jobs}
-    return Run(
-        run.label, 0, jobs, run.books, run.refused, run.begin, run.end, run.last_arrival, run.gpu_milli, run.quotas, run.deadlines
-    )
+    return replace(run, jobs={name: run.jobs[name] for name in names if name in run.jobs})
 
 
 def _group(run: Run, names: Sequence[str], to: int) -> dict[str, float]:
     jobs = [run.jobs[name] for name in names if name in run.jobs]
-    waits = sorted(_wait(job, to) / HOUR for job in jobs)
+    waits = sorted(job.waited_by(to) / HOUR for job in jobs)
     return {
         "jobs": len(jobs),
         "waited_mean": mean(waits) if waits else 0.0,
@@ -170,13 +167,9 @@ def _group(run: Run, names: Sequence[str], to: int) -> dict[str, float]:
     }
 
 
-def _wait(job: Figures, to: int) -> int:
-    return job.waited + (max(0, to - job.waits_since) if job.waits_since is not None else 0)
-
-
 def _idle(job: Figures, to: int) -> int:
     """Time that did not bring it further, µs."""
-    return _wait(job, to) + job.lost + job.overhead
+    return job.waited_by(to) + job.lost + job.overhead
 
 
 def _lost(job: Figures) -> float:

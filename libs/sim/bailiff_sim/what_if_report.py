@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from .report import document, held, plot, table, waits, wanted
-from .tables import by_project, compared, hours_text
+from .tables import by_project, change_text, compared, hours_text
 from .what_if import WhatIf
 
 RUNS = ("recorded", "simulated", "other")
@@ -38,11 +38,10 @@ def page(found: WhatIf, said: Mapping[str, Any]) -> str:
         plot("GPUs waited for", wanted, found.runs, "GPUs that the jobs in the queue ask for."),
         "<h2>By class and project</h2><p>Waited on average / evictions / GPU-hours lost.</p>",
         table(HEAD, groups),
-        "<h2>Share of what each project was entitled to</h2>",
-        table(*by_project(runs)),
-        "<h2>Helped most</h2><p>Hours less of waiting, and of work done again; simulated → other policy.</p>",
+        *_shares(runs),
+        "<h2>Helped most</h2><p>Less time of waiting, and of work done again; simulated → other policy.</p>",
         _jobs(said["helped"]),
-        "<h2>Hurt most</h2><p>Hours more of waiting, and of work done again; simulated → other policy.</p>",
+        "<h2>Hurt most</h2><p>More time of waiting, and of work done again; simulated → other policy.</p>",
         _jobs(said["hurt"]),
         "<h2>Assumed</h2><ul>", *(f"<li>{escape(each)}</li>" for each in said["assumed"]), "</ul>",
     ]  # fmt: skip
@@ -56,15 +55,20 @@ def _totals(runs: Sequence[Mapping[str, object]]) -> str:
     return table(HEAD, [[NAMES.get(name, name), *line] for name, line in zip(names, lines, strict=True)])
 
 
+def _shares(runs: Sequence[Mapping[str, object]]) -> list[str]:
+    head, rows = by_project(runs)
+    return ["<h2>Share of what each project was entitled to</h2>", table(head, rows)] if rows else []
+
+
 def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
     if not jobs:
         return "<p>Nobody.</p>"
     rows = [
-        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+        [job["job"], job["project"] or "-", job["class"], f"{job['gpus']:g}", change_text(job["hours"]),
          " → ".join(hours_text(each) for each in job["waited_hours"]), " → ".join(str(each) for each in job["evictions"])]
         for job in jobs
     ]  # fmt: skip
-    return table(("job", "project", "class", "GPUs", "hours", "waited", "evictions"), rows)
+    return table(("job", "project", "class", "GPUs", "time", "waited", "evictions"), rows)
 
 
 def _three(of: Mapping[str, float]) -> str:

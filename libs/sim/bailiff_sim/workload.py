@@ -78,6 +78,19 @@ class Workload:
             if isinstance(what, JobSubmitted):
                 yield time, what.demand
 
+    def capacity(self) -> list[tuple[int, int]]:
+        """How many GPUs there are, as changes: moments, µs UTC, and thousandths of GPUs. A machine that fails counts on."""
+        there: dict[str, int] = {}
+        found: list[tuple[int, int]] = []
+        joins = [(self.begin, node) for node in self.nodes]
+        joins += [(time, what) for time, what in self.happenings if isinstance(what, NodeJoined)]
+        for time, node in joins:
+            gpu_milli = 1000 * len(node.devices)
+            if gpu_milli != there.get(node.node, 0):
+                found.append((time, gpu_milli - there.get(node.node, 0)))
+                there[node.node] = gpu_milli
+        return found
+
     @property
     def gpus(self) -> int:
         """GPUs of the machines that are there from the start."""

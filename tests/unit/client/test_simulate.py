@@ -57,11 +57,16 @@ def test_what_there_is_can_be_listed() -> None:
     [
         ((), "expected a trace, found nothing"),
         (("phily",), "there is no trace 'phily'"),
-        (("slurm:nowhere.txt",), "nowhere.txt"),
+        (("slurm:nowhere.txt",), "nowhere.txt: cannot be read: No such file or directory"),
         (("tiresias-60", "--cluster", "many"), "'many' is no cluster"),
         (("tiresias-60", "--baseline", "best"), "expected some of fifo"),
         (("tiresias-60", "--save-time", "soon"), "--save-time: 'soon' is not a duration"),
-        (("tiresias-60", "--mix", "gold=100"), "'gold', which the policy lacks"),
+        (("tiresias-60", "--mix", "gold=100"), "--mix deals the class 'gold', which the policy lacks"),
+        (("tiresias-60", "--mix", "train=60"), "--mix: expected percentages that add up to 100, found 60"),
+        (("muri-philly-priority/trace3", "--mix", "train=100"), "--mix is for jobs without a class of their own"),
+        (("tiresias-60", "--class", "LS=train"), "tiresias-60 has no word 'LS' for a class; its own are: none"),
+        (("tiresias-60", "--report", "nowhere/out.html"), "nowhere/out.html: cannot be written: there is no folder nowhere"),
+        (("tiresias-60", "--log", "/"), "cannot be written: it is a folder"),
         (("tiresias-60", "--mix", "train"), "--mix: expected NAME=VALUE, found 'train'"),
         (("tiresias-60", "--skip", "9d"), "no job of tiresias-60 lies in what was chosen of it"),
         (("--again", "nowhere.json"), "nowhere.json"),
@@ -72,6 +77,24 @@ def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
     found = bailiff("simulate", *words)
     assert found.exit_code == ExitCode.USAGE, found.output
     assert said in found.stderr.replace("\n", " "), found.stderr
+
+
+def test_a_policy_with_a_fault_is_no_policy_to_run(tmp_path: Path) -> None:
+    policy = tmp_path / "odd.yaml"
+    policy.write_text("priority_classes:\n- {name: train, value: 50, preemptible: true, global_default: true}\npreempt: {}\n")
+    found = bailiff("simulate", "tiresias-60", "--policy", policy)
+    assert found.exit_code == ExitCode.USAGE
+    assert "odd.yaml:3: preempt: no such field" in found.stderr
+
+
+def test_words_that_stand_for_no_class_yet_are_told(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text(
+        "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|State|AllocTRES\n"
+        "1|u|a|p|high|2026-03-01T00:00:00|2026-03-01T00:00:01|2026-03-01T01:00:00|COMPLETED|gres/gpu=2,node=1\n"
+    )
+    assert "high: jobs with this word are of the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
+    assert "with this word" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
 
 
 def test_too_large_a_cluster_is_said() -> None:

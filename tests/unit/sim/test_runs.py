@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 from tests.sim_worlds import HOUR, MINUTE, SECOND, World, policy
 
 from bailiff_core.model.policy import DEFAULT_POLICY
@@ -11,8 +12,8 @@ from bailiff_sim.assemble import Choices
 from bailiff_sim.baselines import RULES, Baseline
 from bailiff_sim.engine import Simulation
 from bailiff_sim.metrics import Run, Series, jain, metrics
-from bailiff_sim.report import frontier_page, page
-from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, run_all, summary
+from bailiff_sim.report import frontier_page, held, page, plot, waits
+from bailiff_sim.runs import BASELINES, Ask, ask_from, digest, manifest, refusals, run_all, summary
 from bailiff_sim.timeline import AT_ONCE
 from bailiff_sim.traces.catalogue import trace
 from bailiff_sim.tune import Point, Search, settings, tune, with_setting
@@ -28,7 +29,7 @@ def run_of(world: World) -> Run:
     result = Simulation(workload, POOLWIDE).run()
     last = workload.happenings[-1].time
     ended = max(job.ended for job in result.jobs.values())
-    return Run("x", 0, result.jobs, result.books, {}, result.begin, ended, last, result.gpu_milli, {}, {}, result.digest)
+    return Run("x", 0, result.jobs, result.books, {}, result.begin, ended, last, result.capacity, {}, {}, result.digest)
 
 
 def test_a_manifest_runs_again_to_the_same_digests() -> None:
@@ -40,6 +41,25 @@ def test_a_manifest_runs_again_to_the_same_digests() -> None:
     assert {len(each["log"]) for each in said["runs"]} == {0, 64}
     other = replace(ASK, seeds=(2,), baselines=())
     assert digest(run_all(other, TRACE)[0]) not in {each["digest"] for each in said["runs"]}
+
+
+def test_a_report_of_several_seeds_names_each_scheduler_once_in_a_plot() -> None:
+    runs = run_all(replace(ASK, baselines=("fifo",)), TRACE)
+    text = plot("Waits", waits, runs, "How long.")
+    assert text.count(">mine<") == text.count(">fifo<") == 1
+    assert "A line for each seed." in text
+    assert "var(--soft)" in text, "words of a plot are readable in light and in dark"
+
+
+def test_a_plot_over_time_has_the_unit_of_its_length() -> None:
+    world = World("1x8")
+    world.job("first", at=0, runs=MINUTE, gpus=8)
+    for length, words in ((30 * MINUTE, ">minutes<"), (30 * HOUR, ">hours<"), (90 * HOUR, ">days<")):
+        world.job(f"at-{length}", at=length, runs=MINUTE, gpus=8)
+        text = plot("GPUs", held, [run_of(world)], "Held.")
+        assert words in text
+        assert ">GPUs<" in text
+        assert ">all there are<" in text
 
 
 def test_the_report_holds_everything_and_needs_nothing() -> None:
@@ -83,6 +103,30 @@ def test_a_project_has_its_share_of_what_it_is_entitled_to() -> None:
     entitled = Series(replace(run, quotas={"red": 8000})).shares()
     assert entitled["red"] == pytest.approx(1.0)
     assert entitled.get("blue", 0) == pytest.approx(0.0, abs=0.01), "nothing is left that it would be entitled to"
+
+
+def test_who_still_waits_has_waited_until_the_end() -> None:
+    """In the figures, in the plot and in what tuning compares: a job that never starts is not one that never waits."""
+    world = World("1x8")
+    world.job("serving", at=0, runs=1 << 62, gpus=8, cls="inference")
+    world.job("waits", at=HOUR, runs=MINUTE, gpus=8, cls="inference")
+    workload = world.workload()
+    result = Simulation(workload, POOLWIDE, until=workload.begin + 3 * HOUR).run()
+    run = Run("x", 0, result.jobs, result.books, {}, result.begin, workload.begin + 3 * HOUR, result.end, result.capacity, {}, {})
+    assert metrics(run)["waiting"]["all"]["max"] == 2
+    axes = Figure().add_subplot()
+    waits(axes, run, "x", "red")
+    assert max(axes.lines[0].get_xdata()) == 2 * HOUR
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    world = World("1x8")
+    for minute in range(200):
+        world.job(f"job-{minute:03}", at=0, runs=MINUTE, gpus=8)
+    found = metrics(run_of(world))
+    told = {name: round(60 * found["waiting"]["all"][name]) for name in ("p50", "p95", "p99", "max")}
+    assert told == {"p50": 99, "p95": 189, "p99": 197, "max": 199}
+    assert found["utilisation"] == pytest.approx(1), "jobs that all come at once are looked at until the last has ended"
 
 
 def test_jains_index() -> None:
@@ -164,5 +208,24 @@ def test_tuning_shows_the_frontier_and_no_best() -> None:
     assert by_setting["2h"].lost < by_setting["0s"].lost
     assert by_setting["0s"].waited < by_setting["2h"].waited
     assert all(point.frontier for point in points)
+    assert {point.not_ended for point in points} == {0}
     worse = Point({"protections.min_runtime.preempt": "9h"}, lost=9.0, waited=9.0, waited_p95=9.0, others_waited=0.0, evictions=0)
     assert "<td>*</td>" in frontier_page("t", [], [*points, worse], "{}")
+
+
+def test_a_setting_under_which_jobs_never_end_is_on_no_frontier() -> None:
+    """Without quota no inference job is accepted, so that none of them waits and nobody is displaced for one."""
+    ask = replace(ASK, policies={"mine": policy(projects=[{"name": "default", "quota": {"gpus": 8}}])}, seeds=(0,), baselines=())
+    without, some = sorted(tune(Search(ask, {"projects.default.quota.gpus": [0, 8]}), TRACE), key=lambda point: -point.not_ended)
+    assert (without.setting, without.frontier) == ({"projects.default.quota.gpus": 0}, False)
+    assert without.not_ended > some.not_ended == 0
+    assert some.frontier
+    assert some.waited != some.others_waited
+    assert "more jobs never end" in frontier_page("t", [], [without, some], "{}")
+
+
+def test_jobs_that_were_refused_are_told_with_the_reason_of_the_first() -> None:
+    runs = run_all(replace(ASK, cluster="1x1", seeds=(0,), baselines=("fifo",), choices=Choices()), TRACE)
+    (told,) = refusals(runs)
+    assert told.startswith("mine, fifo: 30 jobs refused, which only 'not ended' counts; the first is job-1: even on the empty")
+    assert refusals(run_all(replace(ASK, seeds=(0,), baselines=()), TRACE)) == []

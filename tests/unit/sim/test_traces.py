@@ -205,3 +205,6 @@ def test_helios_acme_and_spot_are_read_as_published(tmp_path: Path) -> None:
     demands = [job for _, job in assemble(trace(f"spot-2026:{spot}"), machines("8x8"), Choices(), 0).demands()]
     assert [job.priority_class for job in demands] == ["inference", "train"]
     assert demands[1].tasks[0].gpu_share_milli == 500
+    assert demands[1].tasks[0].gpu_models == (), "a cluster that has no such model is not asked for it"
+    demands = [job for _, job in assemble(trace(f"spot-2026:{spot}"), machines("8x8xA100,1x8xA10"), Choices(), 0).demands()]
+    assert [job.tasks[0].gpu_models for job in demands] == [("A100",), ("A10",)]

@@ -16,6 +16,7 @@ from bailiff_core.model.policy import DEFAULT_POLICY, Policy
 from bailiff_core.records import Record, decode, facts
 from bailiff_sim.engine import Simulation
 from bailiff_sim.from_log import from_log
+from bailiff_sim.metrics import metrics
 from bailiff_sim.timeline import Delays
 from bailiff_sim.what_if import WhatIf, compared, same_policy, what_if
 
@@ -137,6 +138,19 @@ def test_a_gpu_that_was_set_aside_is_so_under_every_policy():
     assert "a GPU was set aside (quarantined) 1 time:" in " ".join(log.assumptions)
 
 
+def test_a_pool_that_grows_is_never_more_than_full():
+    story = Story()
+    story.node("n1", gpus=4)
+    story.runs("a", gpus=4)
+    story.turn(after=HOUR)
+    story.node("n2", gpus=12)
+    story.runs("b", gpus=12)
+    story.wait(HOUR)
+    runs = what_if(from_log(map(decode, story.wires)), NOBODY).runs
+    assert [run.capacity for run in runs] == [[(story.records[0].time, 4000), (BEGIN + HOUR, 12_000)]] * 3
+    assert [metrics(run)["utilisation"] for run in runs] == pytest.approx([1, 1, 1], abs=0.01)
+
+
 def test_a_start_that_was_refused_is_refused_again():
     story = Story()
     story.node("n1", gpus=2)
@@ -249,7 +263,7 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
     policy = "priority_classes:\n- name: train\n  value: 50\n  preemptable: true\n  global_default: true\n"
     (tmp_path / "odd.yaml").write_text(policy)
     refused = bailiff("what-if", "--policy", tmp_path / "odd.yaml", "--file", log)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "odd.yaml:4" in refused.output
 
 

@@ -9,6 +9,7 @@ from bailiff.friendly import read_yaml
 from bailiff.policydiff import changes
 from bailiff.policyfile import read_policy
 from bailiff.present.policy import policy_in_force
+from bailiff.problem import ExitCode
 from bailiff.tables.policy import policy_block
 from bailiff_bus.messages import ApplyPolicy
 from bailiff_core.words import count_text
@@ -41,7 +42,7 @@ async def show(session: Session) -> None:
 
 async def check(session: Session, file: PolicyFile) -> None:
     """Is this file a policy? Says file, line and field of what is not. Needs no Kafka."""
-    policy = read_policy(file)
+    policy = read_policy(file, ExitCode.FOUND_WRONG)
     classes = [entry.name for entry in policy.priority_classes]
     result: dict[str, Any] = {"ok": True, "file": str(file), "priority_classes": classes}
     session.show(result, lambda: f"{file} is a policy, with the classes {', '.join(classes)}")

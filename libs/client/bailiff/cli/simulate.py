@@ -13,7 +13,7 @@ from bailiff import simulating
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
 from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
-from bailiff.written import write
+from bailiff.written import check, write
 
 from .session import Session, command
 
@@ -92,6 +92,7 @@ async def simulate(
     if listed:
         _list(session)
         return
+    check(report, manifest, log)
     before: dict[str, Any] | None = None
     with simulating.told():
         if again is not None:
@@ -121,13 +122,7 @@ async def simulate(
             found, lines = _run(runs, ask, source, tell, log)
         data = runs.summary(found)
         told = json.dumps(runs.manifest(ask, source, found), indent=1, ensure_ascii=False)
-        notes = _notes(ask, source)
-    if manifest is not None:
-        write(manifest, told + "\n")
-    if log is not None:
-        write(log, "".join(lines))
-    if report is not None:
-        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
+        notes = [*_notes(ask, source), *runs.refusals(found)]
     for note in notes:
         session.say(note, "dim")
     figures = simulator("tables")
@@ -138,6 +133,12 @@ async def simulate(
             shown(*figures.by_key(data, "waiting", "class ")),
         ),
     )  # fmt: skip
+    if manifest is not None:
+        write(manifest, told + "\n")
+    if log is not None:
+        write(log, "".join(lines))
+    if report is not None:
+        write(report, simulator("report").page(f"Simulation of {ask.trace}", notes, found, data, told))
     for path, what in ((report, "report"), (manifest, "manifest"), (log, "log")):
         if path is not None:
             session.say(f"{what}: {path}")
@@ -170,16 +171,26 @@ def _notes(ask: Any, source: Any) -> list[str]:
     workload = assembled.assemble(source, catalogue.cluster(ask.cluster), ask.choices, ask.seeds[0])
     peak = assembled.peak_demand(workload)
     seeds = f", {len(ask.seeds)} seeds" if len(ask.seeds) > 1 else ""
-    notes = [f"{workload.about['jobs']:,} jobs of {ask.trace} on {ask.cluster} ({workload.gpus:,} GPUs){seeds}"]
+    notes = [f"{_many(workload.about['jobs'], 'job')} of {ask.trace} on {ask.cluster} ({_many(workload.gpus, 'GPU')}){seeds}"]
     if peak <= workload.gpus:
         notes.append(
-            f"if every job started at once it would take {peak:,} GPUs at most, and there are {workload.gpus:,}: "
+            f"if every job started as it arrives, {_many(peak, 'GPU')} would be in use at most, and there are {workload.gpus:,}: "
             "hardly anybody waits. A smaller --cluster or --compress makes them contend"
         )
     notes += source.notes
+    no_class = [word for word, name in {**source.tiers, **ask.choices.tiers}.items() if not name]
+    if no_class:
+        notes.append(
+            f"{', '.join(no_class)}: jobs with this word are of the policy's default class, as nobody says which class it is; "
+            f"say so with --class, as in --class {no_class[0]}=train"
+        )
     if source.left_out:
         notes.append("left out: " + ", ".join(f"{count:,} {why}" for why, count in source.left_out.items()))
     return notes
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def shown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:

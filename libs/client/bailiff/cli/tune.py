@@ -10,7 +10,7 @@ import typer
 from bailiff import simulating
 from bailiff.problem import ExitCode, Problem
 from bailiff.simulating import simulator
-from bailiff.written import write
+from bailiff.written import check, write
 from bailiff_core.words import count_text
 
 from .session import Session
@@ -51,6 +51,7 @@ async def tune(
     It shows the frontier, and no best: which point on it is right is for the owners of the pool to say.
     """
     tuning, runs, catalogue = simulator("tune"), simulator("runs"), simulator("traces.catalogue")
+    check(report, manifest)
     before: dict[str, Any] | None = None
     with simulating.told():
         if again is not None:
@@ -77,6 +78,7 @@ async def tune(
             points = tuning.tune(search, source, tell)
     data = tuning.manifest(search, source, points)
     told = json.dumps(data, indent=1, ensure_ascii=False)
+    session.show(data, lambda: shown(*simulator("tables").points_told(points)))
     if manifest is not None:
         write(manifest, told + "\n")
     if report is not None:
@@ -84,7 +86,6 @@ async def tune(
         seeded = count_text(len(asked.seeds), "seed")
         notes = [f"{len(points)} settings on {asked.trace}, cluster {asked.cluster}, {seeded}", *source.notes]
         write(report, simulator("report").frontier_page(f"Knobs of a policy on {asked.trace}", notes, points, told))
-    session.show(data, lambda: shown(*simulator("tables").points_told(points)))
     for path, what in ((report, "report"), (manifest, "manifest")):
         if path is not None:
             session.say(f"{what}: {path}")

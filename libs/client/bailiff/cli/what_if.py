@@ -11,7 +11,7 @@ from bailiff.policyfile import read_policy
 from bailiff.simulating import simulator
 from bailiff.tables.whatif import what_if_table
 from bailiff.whatif import Tell, other_past, whole_log
-from bailiff.written import write
+from bailiff.written import check, write
 
 from .audit import PANEL, FromArchive, FromFile, source_of
 from .session import Session, command
@@ -39,6 +39,7 @@ async def what_if(
     were in force, which shows how far the simulation is from what happened, and under the other one. Nothing is sent to anybody.
     TIME is as in 2026-01-31T12:00:00Z, or -2h: before now, of a file before its end.
     """
+    check(report)
     rules = read_policy(policy)
     async with source_of(session, file, archive) as source:
         log = await whole_log(source)

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from bailiff.eventline.line import plain
+from bailiff.simulating import simulator
 
 from .style import table
 
@@ -16,7 +17,7 @@ COLUMNS = ("", "recorded", "simulated", "other policy")
 def what_if_table(found: dict[str, Any]) -> RenderableType:
     """Everything that `-o json` says, but for what only programs want."""
     parts: list[RenderableType] = [Text(f"{found['pool']} under {found['policy']}", "bold"), "", _totals(found), ""]
-    parts += [Text("hours waited, on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
+    parts += [Text("waited on average · evictions · GPU-hours lost", "dim"), _groups(found["groups"]), ""]
     for key, title in (("helped", "helped most"), ("hurt", "hurt most")):
         parts += [Text(title, "bold"), _jobs(found[key]) if found[key] else Text("  nobody", "dim"), ""]
     parts += [Text(found["trust"]), "", Text("Assumed:", "bold")]
@@ -28,8 +29,8 @@ def _totals(found: dict[str, Any]) -> RenderableType:
     runs = [next(run for run in found["runs"] if run["label"] == label) for label in RUNS]
     fair = [run["fairness"]["jain"] for run in runs]
     shown = table(*COLUMNS, right=COLUMNS[1:])
-    shown.add_row("hours waited, mean", *(_number(run["waiting"].get("all", {}).get("mean", 0.0)) for run in runs))
-    shown.add_row("hours waited, p95", *(_number(run["waiting"].get("all", {}).get("p95", 0.0)) for run in runs))
+    shown.add_row("waited, mean", *(_time(run["waiting"].get("all", {}).get("mean", 0.0)) for run in runs))
+    shown.add_row("waited, p95", *(_time(run["waiting"].get("all", {}).get("p95", 0.0)) for run in runs))
     shown.add_row("attempts that ended early", *(str(run["evictions"]) for run in runs))
     shown.add_row("GPU-hours lost", *(_number(run["gpu_hours"]["lost"]) for run in runs))
     shown.add_row("GPU-hours of work", *(_number(run["gpu_hours"]["work"]) for run in runs))
@@ -43,7 +44,7 @@ def _groups(groups: dict[str, Any]) -> RenderableType:
     shown = table("", "jobs", *COLUMNS[1:], right=("jobs", *COLUMNS[1:]))
     for key, runs in groups.items():
         cells = [
-            f"{_number(runs[label]['waited_mean'])} · {runs[label]['evictions']} · {_number(runs[label]['gpu_hours_lost'])}"
+            f"{_time(runs[label]['waited_mean'])} · {runs[label]['evictions']} · {_number(runs[label]['gpu_hours_lost'])}"
             for label in RUNS
         ]
         shown.add_row(plain(key), str(runs["simulated"]["jobs"]), *cells)
@@ -51,17 +52,20 @@ def _groups(groups: dict[str, Any]) -> RenderableType:
 
 
 def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
-    shown = table(
-        "JOB", "PROJECT", "CLASS", "GPUS", "HOURS", "WAITED", "EVICTIONS", right=("GPUS", "HOURS", "WAITED", "EVICTIONS")
-    )
+    shown = table("JOB", "PROJECT", "CLASS", "GPUS", "TIME", "WAITED", "EVICTIONS", right=("GPUS", "TIME", "WAITED", "EVICTIONS"))
     for job in jobs:
-        waited = " → ".join(_number(each) for each in job["waited_hours"])
+        waited = " → ".join(_time(each) for each in job["waited_hours"])
         evictions = " → ".join(str(each) for each in job["evictions"])
         shown.add_row(
-            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}", f"{job['hours']:+.2f}",
+            plain(job["job"]), plain(job["project"] or "-"), plain(job["class"]), f"{job['gpus']:g}",
+            simulator("tables").change_text(job["hours"]),
             waited, evictions,
         )  # fmt: skip
     return shown
+
+
+def _time(hours: float) -> str:
+    return str(simulator("tables").hours_text(hours))
 
 
 def _number(value: float) -> str:

@@ -9,7 +9,7 @@ from .jobs import LeftOut, Trace, TraceJob, job_name, named
 from .rows import Row, table
 
 SPOT_TIERS = {"HP": "inference", "Spot": "train"}
-SPOT = ("job_name", "organization", "gpu_request", "worker_num", "submit_time", "duration", "job_type")
+SPOT = ("job_name", "organization", "gpu_model", "gpu_request", "worker_num", "submit_time", "duration", "job_type")
 HELIOS = ("job_id", "user", "vc", "gpu_num", "node_num", "state", "submit_time", "duration")
 ACME = ("job_id", "user", "gpu_num", "node_num", "type", "state", "submit_time", "duration")
 SACCT = ("JobIDRaw", "User", "Account", "Partition", "QOS", "Submit", "Start", "End", "State", "AllocTRES")
@@ -31,6 +31,7 @@ def spot(source: Path) -> Trace:
     def job(row: Row) -> TraceJob | None:
         per_task, workers, run_time = row.micros("gpu_request", 1000), max(1, row.count("worker_num")), row.micros("duration")
         name, tier = job_name(row, "job_name", taken), row.choice("job_type", {tier: tier for tier in SPOT_TIERS})
+        model = row.text("gpu_model")
         if not per_task or not run_time:
             return left_out("without GPUs or run time")
         if per_task % 1000 and per_task > 1000:
@@ -38,7 +39,7 @@ def spot(source: Path) -> Trace:
         whole = max(1, per_task // 1000)
         return TraceJob(
             name, row.micros("submit_time"), run_time, whole * workers, gpu_milli=max(100, min(1000, per_task)), per_task=whole,
-            project=named(row.text("organization")), tier=tier,
+            project=named(row.text("organization")), tier=tier, gpu_models=(model,) if model else (),
         )  # fmt: skip
 
     return Trace("spot-2026", table(source, SPOT, job), "64x8", SPOT_TIERS, left_out=left_out.counts)

@@ -122,5 +122,7 @@ def _rows(source: Path | Traversable, columns: Sequence[str], delimiter: str) ->
                     yield TraceProblem(f"{name}:{lines.line_num}: expected {len(header)} values, found {len(values)}")
                 else:
                     yield Row(name, lines.line_num, dict(zip(header, values, strict=False)))
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+    except OSError as error:
+        raise TraceProblem(f"{source}: cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error, EOFError) as error:
         raise TraceProblem(f"{name}: {error}") from None
