@@ -1,6 +1,7 @@
 """A log is given away: what its readers find in the folder, and what they do not."""
 
 import csv
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -14,6 +15,7 @@ from bailiff.dataset import Pseudonyms
 from bailiff.dataset.anonymise import MONDAY, WEEK, Anonymiser
 from bailiff.logfile import about_line, message_line
 from bailiff.problem import ExitCode
+from bailiff_bus.engine_identity import EngineIdentity
 from bailiff_bus.port import Message
 from bailiff_bus.topics import AUDIT
 from bailiff_core.records import decode, facts
@@ -89,7 +91,7 @@ def test_nothing_in_the_folder_says_who_it_was(log: Path, tmp_path: Path):
     assert done.exit_code == 0, done.output
     text = contents(tmp_path / "set")
     assert not [secret for secret in SECRETS if secret in text]
-    assert "look before you give it away: 2 users have fewer than 5 jobs" in done.output
+    assert "look before you give it away: 2 users with fewer than 5 jobs" in done.output
 
 
 def test_what_a_study_of_preemption_needs_is_there(log: Path, tmp_path: Path):
@@ -168,6 +170,13 @@ def test_days_of_the_week_and_durations_stay_and_the_date_goes(story: Story):
     assert 0 <= made[0].time - MONDAY < WEEK
     assert {(then.time - now.time) % WEEK for then, now in zip(story.records, made, strict=True)} == {0}
     assert len({then.time - now.time for then, now in zip(story.records, made, strict=True)}) == 1
+
+
+@pytest.mark.parametrize("engine", [str(EngineIdentity("0.1.0", "ab" * 32, 5)), f"0.1.0+{'ab' * 6}/5"])
+def test_release_and_logic_of_an_engine_stay_and_the_digest_of_its_code_goes(engine: str, story: Story):
+    anonymiser = Anonymiser(Pseudonyms(b"k" * 32))
+    made = [record for each in story.records for record, _ in anonymiser.take(dataclasses.replace(each, engine=engine))]
+    assert {record.engine for record in made} == {engine.replace("ab" * 6, "0" * 12)}
 
 
 def test_seqs_close_up_where_a_record_is_left_out(story: Story):

@@ -14,7 +14,7 @@ from .pseudonyms import Pseudonyms
 MONDAY = 978_307_200_000_000  # 2001-01-01 00:00 UTC, the week in which every dataset begins
 FIRST_MONDAY = 345_600_000_000  # 1970-01-05
 WEEK = 604_800_000_000
-ENGINE = re.compile(r"(\d+\.\d+\.\d+)\+[0-9a-f]+/(\d+)")
+ENGINE = re.compile(r"(\d+\.\d+\.\d+)([/+])[0-9a-f]+/(\d+)")  # with a plus the simulator writes it
 
 
 class Anonymiser:
@@ -95,4 +95,4 @@ def _shift(first: int) -> int:
 def _engine(text: str) -> str:
     """Release and logic of it, without the digest of the code."""
     found = ENGINE.fullmatch(text)
-    return f"{found[1]}+{'0' * 12}/{found[2]}" if found else "other"
+    return f"{found[1]}{found[2]}{'0' * 12}/{found[3]}" if found else "other"
