@@ -362,6 +362,19 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
         await it.api.refused(404, "/events", domain="pool-b")
 
 
+async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str, tmp_path: Path) -> None:
+    """Its reader would not hear of the records that take their places."""
+    story = played()
+    async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
+        last = len(story.wires) - 1
+        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}) as events:
+            async for event in events:
+                if event.type and event.data["seq"] == last:
+                    await query(database, "UPDATE domains SET next_seq = 5")
+        told = await it.api.refused(400, "/domains/pool-a/events", after=f"pool-a:{last}")
+        assert told["errors"][0]["allowed"] == "a record that is archived; the last one of pool-a is 4"
+
+
 async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_streams_is_bounded(
     database: str, tmp_path: Path
 ) -> None:

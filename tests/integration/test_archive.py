@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import asyncpg
@@ -18,6 +19,8 @@ from bailiff.replaying import replay
 from bailiff.sources import from_archive
 from bailiff.walk import verify
 from bailiff_auditor.database import connect, migrate, migrations
+from bailiff_auditor.judging import Judge
+from bailiff_auditor.keeper import NotOurs, position_of, write
 from bailiff_bus import topics
 from bailiff_bus.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_bus.messages import JobSpec
@@ -25,8 +28,10 @@ from bailiff_bus.people import UPSERTS, People
 from bailiff_bus.port import Message
 from bailiff_bus.runtime import MustStop
 from bailiff_bus.seals import SealChain, SealedWalk
+from bailiff_bus.settings import PoolDeclaration
 from bailiff_bus.walk import Walk
 from bailiff_core.canonical import canonical_json
+from bailiff_core.model.demand import TaskGroup
 from bailiff_core.records import Wire
 from bailiff_core.records.merkle import Frontier, leaf_hash
 from bailiff_core.records.wire import UnreadableRecord
@@ -174,6 +179,21 @@ async def test_two_replicas_archive_once_and_one_takes_over_from_the_other(datab
     assert await archived(database) == log.messages()
 
 
+async def test_who_lost_the_lock_writes_nothing_over_the_other(database: str) -> None:
+    log = Log()
+    log.append(busy().wires)
+    connection, pool = await connect(database, 30), PoolDeclaration(name="pool-a", partition=0)
+    await migrate(connection, migrations())
+    stands = await position_of(connection, pool)
+    ours, theirs = [await (await Judge.at(stands, connection)).judge(stands, log.messages()[:many]) for many in (5, 9)]
+    await write(connection, stands, theirs)
+    with pytest.raises(NotOurs, match="past record 0"):
+        await write(connection, stands, ours)
+    assert await archived(database) == log.messages()[:9]
+    assert (await position_of(connection, pool)).head.next_seq == 9
+    await connection.close()
+
+
 async def test_postgres_dies_and_comes_back_and_nothing_is_lost(private_postgres: EmbeddedPostgres, tmp_path: Path) -> None:
     wires, log = busy().wires, Log()
     log.append(wires[:10])
@@ -224,6 +244,37 @@ async def test_people_can_read_who_left_for_whom_and_why(database: str, tmp_path
     assert whole[-1]["fair_share"] == 2
     decided = await query(database, "SELECT type, data FROM decisions WHERE type LIKE 'PreemptionDecided%'")
     assert len(decided) == 1
+
+
+async def test_class_user_and_gpus_of_a_job_are_told_where_it_does_not_say_them_itself(database: str, tmp_path: Path) -> None:
+    """And are filled in where an archive of an earlier release did not have them."""
+    story, log = Story(domain="pool-a"), Log()
+    story.node("n1", gpus=4)
+    story.turn(story.submitted("whole", gpus=2, tasks=2).model_copy(update={"user": "u-9"}))
+    story.submit("half", TaskGroup(count=3, gpu_share_milli=500, gpu_devices=1), cls="interactive", user="u-7")
+    log.append(story.wires)
+
+    async def told() -> list[tuple]:
+        rows = await query(database, "SELECT job, priority_class, user_name, gpus FROM job_list ORDER BY submitted_at")
+        return [tuple(row.values()) for row in rows]
+
+    for begin in range(len(story.wires)):  # whoever goes on knows the policy in force
+        part = Log()
+        part.append(story.wires[: begin + 1])
+        async with Auditor(part, database, tmp_path / f"{begin}").running() as auditor:
+            await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == begin)  # noqa: B023
+    assert await told() == [("whole", "train", "u-9", 4), ("half", "interactive", "u-7", Decimal("1.5"))]
+
+    before = await told()
+    connection = await connect(database, 30)
+    await connection.execute(
+        """UPDATE jobs SET user_name = NULL, gpu_milli = 0, priority_class = NULL; DROP INDEX records_of_policies;
+           ALTER TABLE domains DROP COLUMN first_policy; DELETE FROM schema_versions WHERE version = 11"""
+    )
+    assert await migrate(connection, migrations()) == 1
+    await connection.close()
+    assert await told() == before
+    assert (await derived(database, None)).differences == []
 
 
 async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped(
@@ -304,7 +355,7 @@ async def test_every_earlier_version_of_the_schema_becomes_the_newest(version: i
 
 
 FILLED = [
-    pytest.param(range(upto), id=f"up to {upto}", marks=() if upto in (2, 8) else pytest.mark.long) for upto in range(2, 10)
+    pytest.param(range(upto), id=f"up to {upto}", marks=() if upto in (2, 8) else pytest.mark.long) for upto in range(2, 11)
 ]
 
 
@@ -389,6 +440,7 @@ RELEASED = {
     8: "d62b03dc74cda7b1",
     9: "569a975e66666b29",
     10: "9ad29534c984dbe8",
+    11: "3e531c97d3a40e4b",
 }
 
 

@@ -10,12 +10,17 @@ from tests.log_builder import Story
 
 from bailiff.branches import order
 from bailiff.derived import derived
+from bailiff.logfile import write_log
 from bailiff.problem import Problem
-from bailiff.sources import from_archive
+from bailiff.sources import from_archive, from_file
+from bailiff.stretches import seal_to, write_stretches
+from bailiff.verifying import verified
 from bailiff.walk import verify
 from bailiff_bus import topics
 from bailiff_bus.messages import SealsSetAside
 from bailiff_bus.seals import Disproved, SealChain, SealedWalk, make_private_key, seal_in
+from bailiff_core.records import ChainHead
+from bailiff_core.records.merkle import Frontier
 
 LOST = 6
 
@@ -84,7 +89,14 @@ async def test_what_was_lost_is_set_aside_and_the_archive_follows_the_log_again(
     assert found["sealed"] == len(left.wires) // 4 * 4
     async with from_archive(database, None) as source:
         assert list(source.seals) == bodies
-        assert (await verify("pool-a", source.messages, SealedWalk(chain_of(source.seals))))["ok"]
+        assert (await verified(source, [bodies[0].key]))["ok"]
+    file, folder = tmp_path / "log.jsonl", tmp_path / "kept"  # and so says what is exported from then on
+    with file.open("w") as out:
+        await write_log(out, "pool-a", 0, given(log.messages()), [*map(seal_to, bodies)])
+    await write_stretches(folder, 8, ChainHead("pool-a"), Frontier(), 0, given(log.messages()), bodies)
+    for path, lost in ((file, 1), (folder, 0)):
+        kept = await verified(from_file(path), [bodies[0].key])
+        assert (kept["ok"], len(kept["set_aside"])) == (True, lost), kept["seal_problem"]
 
     (aside,) = [body for body in bodies if isinstance(body, SealsSetAside)]
     at = bodies.index(aside)

@@ -134,6 +134,8 @@ async def test_a_whole_moment_of_use_and_a_whole_spell_on_a_gpu_are_missed(datab
 
 async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_path: Path) -> None:
     story = displaced()[0]
+    for name in ("one", "another"):  # of no class that they name
+        story.submit(name, gpus=1)
     log = await archive(database, tmp_path, story, seal_records=5)
     async with from_archive(database, None) as source:
         await write_stretches(tmp_path / "kept", 5, source.start, source.tree, 0, source.messages, source.seals)
@@ -142,3 +144,7 @@ async def test_of_a_pruned_archive_what_is_left_is_compared(database: str, tmp_p
     found = await derived(database, None)
     assert found.differences == []
     assert f"before record {pruned.first_seq}" in found.unchecked
+    rows = await query(
+        database, "SELECT submitted_seq >= $1 AS there, priority_class FROM jobs ORDER BY submitted_seq", pruned.first_seq
+    )
+    assert rows[-1] == {"there": True, "priority_class": "train"}  # by a policy that is kept elsewhere

@@ -94,6 +94,10 @@ async def test_nothing_goes_where_folder_and_archive_differ_or_the_folder_is_not
     await export(database, folder)
     with pytest.raises(Problem, match="none of those to trust"):
         await prune(database, folder, ANY_AGE, ["A" * 43], dry_run=False)
+    await query(database, "UPDATE seals SET size = 90")
+    behind = await prune(database, folder, ANY_AGE, [], dry_run=False)
+    assert (behind.first_seq, behind.kept) == (0, "record 99 is not under a seal that the archive has")
+    await query(database, "UPDATE seals SET size = 300")
     await query(database, "UPDATE records SET hash = decode(repeat('00', 32), 'hex') WHERE seq = 199")
     with pytest.raises(Problem, match="record 199 of the archive is another"):
         await prune(database, folder, ANY_AGE, [], dry_run=False)

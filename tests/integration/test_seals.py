@@ -15,8 +15,19 @@ from bailiff.stretches import write_stretches
 from bailiff.verifying import verified
 from bailiff.walk import Verification, verify
 from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
 from bailiff_bus.messages import LogSealed, SealingKey
-from bailiff_bus.seals import Disproved, SealChain, SealedWalk, check_proof, make_key, make_private_key, make_proof, seal_in
+from bailiff_bus.seals import (
+    Disproved,
+    SealChain,
+    SealedWalk,
+    check_proof,
+    make_key,
+    make_private_key,
+    make_proof,
+    make_seal,
+    seal_in,
+)  # fmt: skip
 from bailiff_core.records import ChainHead
 from bailiff_core.records.merkle import Frontier, subtrees_of
 
@@ -135,6 +146,45 @@ async def test_an_old_copy_of_the_archive_seals_nothing_before_it_has_what_was_s
         await restored.until("all is archived", lambda: restored.value("bailiff_archive_head_seq") == 449)
     assert [seal.size for seal in judged(log).seals] == [100, 200, 300, 400]
     assert await archived(database) == log.messages()
+
+
+async def test_an_archive_that_somebody_wrote_to_is_sealed_no_more(database: str, tmp_path: Path) -> None:
+    log, key = Log(), tmp_path / "key"
+    make_private_key(key)
+    log.append(WIRES[:300])
+    async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 300)
+    await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = 150")
+    await query(database, "DELETE FROM seals WHERE size > 100")  # so that the database does not contradict itself
+    await query(database, "UPDATE domains SET seals_offset = 0")
+    log.append(WIRES[300:450])
+    async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
+        await later.until("all is archived", lambda: later.value("bailiff_archive_head_seq") == 449)
+    assert log.alarms() == ["archive-not-sealed"]
+    assert [seal.size for seal in judged(log).seals] == [100, 200, 300]
+
+
+async def test_a_seal_that_the_logs_key_did_not_make_is_an_alarm_and_passed_over(database: str, tmp_path: Path) -> None:
+    log, key = Log(), tmp_path / "key"
+    make_private_key(key)
+    log.append(WIRES[:150])
+    async with Auditor(log, database, tmp_path / "a", seal_key=key, **OFTEN).running() as auditor:
+        await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == 100)
+    ours = judged(log).seals[0]
+    for number, forged in enumerate((
+        ours.model_copy(update={"size": 120}),  # with a signature that is of something else
+        make_seal(THEIRS, log.domain, ours.identity, Frontier(1, [b"\0" * 32]), ours.hash, ours.sealed_at),
+        make_key(THEIRS, log.domain, ours.identity, THEIRS),
+    )):  # fmt: skip
+        headers, value = wrap(forged, source="/elsewhere", id=f"{number}", domain=log.domain, time_us=ours.sealed_at)
+        log.cluster.store(topics.SEALS.name, 0, log.domain.encode(), headers, value)
+    log.append(WIRES[150:300])
+    async with Auditor(log, database, tmp_path / "b", seal_key=key, **OFTEN).running() as later:
+        await later.until("it seals on", lambda: later.value("bailiff_sealed_records") == 300)
+    assert set(log.alarms()) == {"seal-foreign"}
+    assert [row["size"] for row in await query(database, "SELECT size FROM seals ORDER BY size")] == [100, 200, 300]
+    with pytest.raises(Disproved):  # whoever reads the topic is told of it
+        judged(log)
 
 
 async def sealed_log(database: str, folder: Path, wires=WIRES) -> tuple[Log, str]:

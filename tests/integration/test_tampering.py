@@ -273,3 +273,20 @@ async def test_a_history_sealed_again_with_another_key_is_found(
     for body in seals_of(anew, private)[2:]:  # with the right key; the first seal is from before the change
         with pytest.raises(Disproved, match=r"different roots|does not continue|is missing|of another log"):
             walk_of(seals).chain.take(body)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_seal_by_the_right_key_over_a_rewritten_log_does_not_continue_the_one_before(
+    at: int, sealed: tuple[list[Message], Seals, bytes]
+) -> None:
+    """The key may be in the wrong hands: what was sealed with it before still binds."""
+    messages, seals, private = sealed
+    key, *ours = seals
+    _, *theirs = seals_of(write_anew(messages, 1), private)
+    chain = SealChain("pool-a")
+    for body in (key, *ours[:at]):
+        chain.take(body)
+    assert isinstance(theirs[at], LogSealed)
+    with pytest.raises(Disproved, match="does not continue the one over"):
+        chain.take(theirs[at])
+    chain.take(ours[at])

@@ -13,6 +13,7 @@ import orjson
 
 from bailiff_core.canonical import canonical_json
 from bailiff_core.model.places import NodeShare
+from bailiff_core.model.policy import Policy
 from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
@@ -86,11 +87,12 @@ class _Live:
 
 @dataclass
 class People:
-    """Rows of one domain that are due. jobs: those that have not ended; nodes: names by number."""
+    """Rows of one domain that are due. jobs: those that have not ended; nodes: names by number; policy: in force."""
 
     domain: int
     jobs: dict[str, _Live] = field(default_factory=dict)
     nodes: dict[int, str] = field(default_factory=dict)
+    policy: Policy | None = None
     _due: dict[str, dict[tuple[Any, ...], Row]] = field(default_factory=lambda: {name: {} for name in TABLES})
     at: str = ""
     _time: int = -1
@@ -107,8 +109,22 @@ class People:
             self.jobs[row["job"]] = _Live(
                 row["submitted_seq"], row["attempt"] or 0, row["decided_seq"], row["evicted_attempt"] or 0
             )
+        await self.load_from(connection, None)
+
+    async def load_from(self, connection: Any, first_seq: int | None) -> None:
+        """What the archive knows that is kept elsewhere, before this record; None: all that is known."""
+        if first_seq == 0:
+            return
         for row in await connection.fetch("SELECT number, node FROM nodes WHERE domain = $1", self.domain):
             self.nodes[row["number"]] = row["node"]
+        newest = None
+        if first_seq is None:
+            newest = await connection.fetchval(
+                "SELECT value FROM records WHERE domain = $1 AND type = 'PolicyApplied.v1' ORDER BY seq DESC LIMIT 1", self.domain
+            )
+        newest = newest or await connection.fetchval("SELECT first_policy FROM domains WHERE id = $1", self.domain)
+        if newest is not None:
+            self.policy = facts.PolicyApplied.model_validate_json(newest).policy
 
     def note(self, record: Record) -> None:
         """What this record changes."""
@@ -193,15 +209,25 @@ def tells(*kinds: type[Payload]) -> Callable[[Teller], Teller]:
     return register
 
 
+@tells(facts.PolicyApplied)
+def _policy(people: People, _: Record, data: facts.PolicyApplied) -> None:
+    people.policy = data.policy
+
+
 @tells(facts.JobSubmitted)
 def _submitted(people: People, record: Record, data: facts.JobSubmitted) -> None:
     demand = data.demand
+    entry = people.policy.find_class(demand.priority_class) if people.policy is not None else None
     people.jobs[demand.job] = _Live(record.seq)
     people.row(
         "jobs", demand.job, record.seq, submitted_at=people.at, actor=record.actor or None,
-        user_name=demand.user, project=demand.project, priority_class=demand.priority_class,
+        user_name=demand.user or data.user or None, project=demand.project,
+        priority_class=entry.name if entry is not None else demand.priority_class,
         tasks=sum(group.count for group in demand.tasks),
-        gpu_milli=sum(group.count * (group.gpu_milli or 0) for group in demand.tasks), state="pending",
+        gpu_milli=sum(
+            group.count * (group.gpu_milli or (group.gpu_share_milli or 0) * (group.gpu_devices or 1)) for group in demand.tasks
+        ),
+        state="pending",
     )  # fmt: skip
 
 

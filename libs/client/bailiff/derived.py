@@ -45,9 +45,8 @@ async def _fold(log: ArchivedLog, found: Derived) -> Refolded | None:
     walk.resume(log.start, "", -1, ())
     for table in TABLES:
         await log.connection.execute(f"CREATE TEMPORARY TABLE folded_{table} (LIKE {table} INCLUDING ALL)")
+    await people.load_from(log.connection, log.start.next_seq)
     if log.start.next_seq:
-        rows = await log.connection.fetch("SELECT number, node FROM nodes WHERE domain = $1", log.id)
-        people.nodes = {row["number"]: row["node"] for row in rows}
         found.unchecked = (
             f"jobs submitted before record {log.start.next_seq}, use over time, and who held which GPU: their records are kept "
             "elsewhere"

@@ -51,7 +51,7 @@ async def prune(address: str, folder: Path, older_than: timedelta, trusted: Sequ
     try:
         async with connected(address) as connection:
             row = await pick_domain(connection, kept.domain)
-            if "first_seq" not in row:
+            if "first_policy" not in row:
                 raise NotInArchive("its tables are of an earlier release: start the auditor of this release once")
             first, gone = row["first_seq"], list[Stretch]()
             for each in kept.closed:
@@ -94,7 +94,10 @@ async def _remove(connection: Any, domain: int, first: int, closed: Closed) -> N
     last = closed.stretch.last_seq
     async with connection.transaction():
         moved = await connection.execute(
-            "UPDATE domains SET first_seq = $3, first_head = $4, first_peaks = $5 WHERE id = $1 AND first_seq = $2",
+            """UPDATE domains SET first_seq = $3, first_head = $4, first_peaks = $5, first_policy = coalesce(
+                   (SELECT value FROM records WHERE domain = $1 AND type = 'PolicyApplied.v1' AND seq < $3
+                    ORDER BY seq DESC LIMIT 1), first_policy)
+               WHERE id = $1 AND first_seq = $2""",
             domain, first, last + 1, json.dumps(asdict(closed.head)), closed.peaks,
         )  # fmt: skip
         if moved != "UPDATE 1":

@@ -84,9 +84,7 @@ async def _fold_anew(connection: Connection, position: Position) -> ChainHead:
     log = await archived_log(connection, position.head.domain)
     first, people, walk = log.start.next_seq, People(position.id), Walk(log.domain)
     walk.resume(log.start, "", -1, ())
-    if first:
-        rows = await connection.fetch("SELECT number, node FROM nodes WHERE domain = $1", position.id)
-        people.nodes = {row["number"]: row["node"] for row in rows}
+    await people.load_from(connection, first)
     for table in TABLES:
         of_jobs = table != "nodes"
         if of_jobs or not first:

@@ -152,15 +152,16 @@ class EventStream(Response):
             if scope.get("bailiff.head_only"):
                 await send({"type": "http.response.body", "body": b""})
                 return
-            with suppress(TimeoutError, Shorter):
+            with suppress(TimeoutError):
                 await until_first(self._send_all(send), _gone(receive))
         finally:
             self._streams.running.remove(self)
 
     async def _send_all(self, send: Send) -> None:
-        async for piece in self._pieces():
-            async with asyncio.timeout(STUCK):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        with suppress(Shorter):
+            async for piece in self._pieces():
+                async with asyncio.timeout(STUCK):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _pieces(self) -> AsyncIterator[bytes]:
