@@ -362,6 +362,18 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
         await it.api.refused(404, "/events", domain="pool-b")
 
 
+async def test_the_bytes_of_the_log_come_from_any_offset_on_with_what_does_not_continue_it(database: str, tmp_path: Path) -> None:
+    wires, log = played().wires, Log()
+    log.append([*wires[:5], wires[3], *wires[5:9], wires[3], wires[7], *wires[9:]])  # somebody's retries
+    lines = [as_line(each.offset, each.time, each.headers, each.value) for each in log.messages()]
+    async with Auditor(log, database, tmp_path).running() as auditor, Api(database, state_dir=tmp_path).running() as api:
+        await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(wires) - 1)
+        for begin in range(len(lines)):
+            told = await api.get("/domains/pool-a/log", from_offset=begin, limit=3)
+            assert told["messages"] == lines[begin : begin + 3]
+            assert told["next_offset"] == min(begin + 3, len(lines))
+
+
 async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str, tmp_path: Path) -> None:
     """Its reader would not hear of the records that take their places."""
     story = played()
