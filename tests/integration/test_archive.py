@@ -20,7 +20,7 @@ from bailiff.sources import from_archive
 from bailiff.walk import verify
 from bailiff_auditor.database import connect, migrate, migrations
 from bailiff_auditor.judging import Judge
-from bailiff_auditor.keeper import NotOurs, position_of, write
+from bailiff_auditor.keeper import Batch, NotOurs, position_of, write
 from bailiff_bus import topics
 from bailiff_bus.archive_rows import RECORD_COLUMNS, record_row
 from bailiff_bus.messages import JobSpec
@@ -185,10 +185,14 @@ async def test_who_lost_the_lock_writes_nothing_over_the_other(database: str) ->
     connection, pool = await connect(database, 30), PoolDeclaration(name="pool-a", partition=0)
     await migrate(connection, migrations())
     stands = await position_of(connection, pool)
-    ours, theirs = [await (await Judge.at(stands, connection)).judge(stands, log.messages()[:many]) for many in (5, 9)]
-    await write(connection, stands, theirs)
+    read = []
+    for many in (5, 9):
+        judge, batch = await Judge.at(stands, connection), Batch(stands)
+        await judge.judge(batch, log.messages()[:many])
+        read.append((batch, judge.take_people()))
+    await write(connection, *read[1])
     with pytest.raises(NotOurs, match="past record 0"):
-        await write(connection, stands, ours)
+        await write(connection, *read[0])
     assert await archived(database) == log.messages()[:9]
     assert (await position_of(connection, pool)).head.next_seq == 9
     await connection.close()
