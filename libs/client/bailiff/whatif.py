@@ -46,7 +46,13 @@ def other_past(
         raise Problem(ExitCode.NOT_FOUND, f"{domain}: {error}") from None
     if since is not None and since >= read.end:
         raise Problem(ExitCode.NOT_FOUND, f"--from ({time_text(since)}) is not before the end of it all, {time_text(read.end)}")
+    if read.end < read.begin:
+        raise Problem(ExitCode.NOT_FOUND, f"--to ({time_text(read.end)}) is before the log begins, {time_text(read.begin)}")
     found: WhatIf = simulator("what_if").what_if(read, rules, since, tell)
+    if not found.again.jobs:
+        window = f"between {time_text(found.since)} and {time_text(found.to)}"
+        text = f"no job was in {domain} {window}, so there is nothing to compare"
+        raise Problem(ExitCode.NOT_FOUND, text, "another --from or --to")
     return found, simulator("what_if").compared(found)
 
 

@@ -402,8 +402,10 @@ def test_audit_tail(bailiff: Run, scribe: Scribe) -> None:
     assert "JobPlaced" in wrong.stderr
 
 
-def test_audit_show(bailiff: Run) -> None:
+def test_audit_show(bailiff: Run, tmp_path: Path) -> None:
     found = bailiff("audit", "show", "21").output
+    bailiff("audit", "export", str(tmp_path / "log.jsonl"))
+    assert bailiff("audit", "show", "21", "--file", str(tmp_path / "log.jsonl")).output == found
     assert "bailiff.audit.PreemptionDecided.v1" in found
     assert '"lost_gpu_ms": 960000' in found
     missing = bailiff("audit", "show", "99999")

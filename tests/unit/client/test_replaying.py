@@ -19,7 +19,7 @@ from bailiff.replaying import Replayed, replay
 from bailiff_bus import engines
 from bailiff_bus.port import Message
 from bailiff_core.engine import STATE_SCHEMA
-from bailiff_core.records import Record, Wire, encode, facts, record_hash
+from bailiff_core.records import Record, Wire, decisions, encode, facts, record_hash
 from bailiff_core.records.wire import time_text
 
 
@@ -45,12 +45,12 @@ async def test_replay_of_a_true_log_finds_the_same_bytes(scribe: Scribe) -> None
     assert (engine["decided_by"], engine["from_seq"], engine["to_seq"]) == ("this release", 0, found["records"] - 1)
 
 
-def forged(scribe: Scribe, seq: int, **fields: object) -> list[Message]:
-    """The log with this record's data changed and every record from there on chained anew: a whole chain, and a lie."""
+def forged(scribe: Scribe, seq: int, *more: int, **fields: object) -> list[Message]:
+    """The log with these records' data changed, chained anew from the first of them on: a whole chain, and a lie."""
     messages, prev = log(scribe)[:seq], scribe_prev(scribe, seq)
     for record in scribe.records[seq:]:
         data = record.data
-        if record.seq == seq and data is not None:
+        if record.seq in (seq, *more) and data is not None:
             data = data.model_copy(update=fields)
         wire = encode(dataclasses.replace(record, prev=prev, data=data))
         prev = record_hash(wire)
@@ -238,6 +238,19 @@ async def test_a_difference_under_another_engine_names_it(other: engines.Engine,
     assert found["difference"] is not None
     assert (found["difference"]["seq"], found["difference"]["engine"]) == (seq, str(other))
     assert found["difference"]["fields"] == ["attempt: 7 was decided, deciding again gives 1"]
+
+
+async def test_of_two_differences_under_two_engines_the_first_in_the_log_is_told(other: engines.Engine, tmp_path: Path) -> None:
+    engines.keep(tmp_path, other)
+    scribe = two_releases(other)
+    scribe.submit("third", gpus=8)
+    scribe.engine = str(engines.running_engine())
+    scribe.writer("writer-3")
+    scribe.submit("fourth", gpus=8)
+    first, later = (record.seq for record in scribe.records if isinstance(record.data, decisions.JobWaits))
+    found = await replayed(forged(scribe, first, later, reason="for no reason"), store=tmp_path)
+    assert found["difference"] is not None
+    assert (found["difference"]["seq"], found["difference"]["engine"]) == (first, str(other))
 
 
 @pytest.mark.parametrize(

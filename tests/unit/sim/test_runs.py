@@ -105,6 +105,15 @@ def test_a_project_has_its_share_of_what_it_is_entitled_to() -> None:
     assert entitled.get("blue", 0) == pytest.approx(0.0, abs=0.01), "nothing is left that it would be entitled to"
 
 
+def test_a_restart_counts_against_goodput() -> None:
+    world = World("1x8")
+    world.job("train", at=0, runs=HOUR, gpus=8, save_time=0, restart_cost=10 * MINUTE)
+    world.job("serve", at=10 * MINUTE, runs=5 * MINUTE, gpus=8, cls="inference")
+    found = metrics(run_of(world))
+    assert (found["gpu_hours"]["lost"], found["gpu_hours"]["restarts"]) == (0, pytest.approx(8 * 10 / 60))
+    assert found["goodput"] == pytest.approx(65 / 75)
+
+
 def test_who_still_waits_has_waited_until_the_end() -> None:
     """In the figures, in the plot and in what tuning compares: a job that never starts is not one that never waits."""
     world = World("1x8")

@@ -18,7 +18,7 @@ from bailiff_sim.engine import Simulation
 from bailiff_sim.from_log import from_log
 from bailiff_sim.metrics import metrics
 from bailiff_sim.timeline import Delays
-from bailiff_sim.what_if import WhatIf, compared, same_policy, what_if
+from bailiff_sim.what_if import WhatIf, compared, groups, same_policy, what_if
 
 NOBODY = DEFAULT_POLICY.model_copy(update={"preemption": DEFAULT_POLICY.preemption.model_copy(update={"verbs": ("allocate",)})})
 
@@ -112,6 +112,20 @@ def test_without_preemption_the_urgent_job_waits_and_no_work_is_lost():
     assert hurt["hours"] == pytest.approx((2 * HOUR - 20 * MINUTE) / HOUR, abs=0.01)  # what slow still had to do
     assert helped["evictions"] == [1, 0]
     assert said["groups"]["class interactive"]["other"]["waited_mean"] > 1
+
+
+def test_a_class_has_its_mean_and_its_95th_percentile():
+    """One of 40 jobs of an hour waits longest, for 39 hours; 95 of 100 wait for 37 at most."""
+    story = Story()
+    story.node("n1", gpus=1)
+    for number in range(40):
+        story.submit(f"job-{number:02}", gpus=1)
+    for number in range(40):
+        story.started(f"job-{number:02}")
+        story.ends(f"job-{number:02}", 0, after=HOUR)
+    told = groups(what_if(from_log(map(decode, story.wires)), NOBODY))["class train"]
+    for run in told.values():
+        assert (round(run["waited_mean"], 1), round(run["waited_p95"], 1)) == (19.5, 37)
 
 
 def test_what_is_assumed_is_said():
@@ -256,7 +270,18 @@ def test_a_window_is_given_by_seqs_or_times(log: Path, tmp_path: Path):
     assert backwards.exit_code == 2
     assert "is not after" in backwards.output
     assert bailiff("what-if", "-p", policy, "-f", log, "--from", "9999").exit_code == 5
+    early = bailiff("what-if", "-p", policy, "-f", log, "--to", "2020-01-01")
+    assert (early.exit_code, "is before the log begins" in early.output) == (5, True)
     assert "expected a record's number, a time as in" in bailiff("what-if", "-p", policy, "-f", log, "--to", "noon").output
+
+
+def test_a_window_without_a_job_is_no_answer(tmp_path: Path):
+    story = Story()
+    story.node("n1", gpus=8)
+    story.runs("a", gpus=8, after=HOUR)
+    log = write_log(story, tmp_path / "late.jsonl")
+    empty = bailiff("what-if", "-p", written(NOBODY, tmp_path / "nobody.yaml"), "-f", log, "--to", "0")
+    assert (empty.exit_code, "no job was in test between" in " ".join(empty.output.split())) == (5, True), empty.output
 
 
 def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Path):

@@ -4,7 +4,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +27,9 @@ from bailiff.written import write
 from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
 from bailiff_core.explain import jobs_of
+from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import AUDIT_TYPES
+from bailiff_core.records import AUDIT_TYPES, decode
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import count_text
 
@@ -136,18 +137,29 @@ def _is_wanted(entry: Entry, types: set[str], job: str | None) -> bool:
     return job is None or job in jobs_of(record)
 
 
-async def show(session: Session, seq: Annotated[int, typer.Argument(help="Which record.")]) -> None:
+async def show(
+    session: Session,
+    seq: Annotated[int, typer.Argument(help="Which record.")],
+    file: FromFile = None,
+    archive: FromArchive = None,
+) -> None:
     """One record whole: its attributes, its data, its hash and the one before it."""
-    async with session.client() as client:
-        where = await client.domain(session.domain)
-        head, pool = -1, Pool()
-        async for entry in client.follow(where.name, pool=pool, on=False):
-            head = entry.record.seq
-            if head == seq:
-                found = record_data(entry, pool)
+    async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
+        source.from_its_beginning("audit show")
+        judge, pool = walk.Walk(source.domain), Pool()
+        async for message in messages:
+            wire = judge.judge(message)
+            walk.unbroken(judge, "see: bailiff audit verify")
+            if wire is None:
+                continue
+            record = decode(wire)
+            apply(pool, record)
+            if record.seq == seq:
+                found = record_data(Entry(record, wire, message.offset, message.time, judge.head.hash), pool)
                 break
         else:
-            raise Problem(ExitCode.NOT_FOUND, f"{where.name} has no record #{seq}: its log ends at #{head}")
+            last = judge.head.next_seq - 1
+            raise Problem(ExitCode.NOT_FOUND, f"{source.domain} has no record #{seq}: its log ends at #{last}")
         session.show(found, lambda: record_block(found))
 
 
