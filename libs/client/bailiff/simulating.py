@@ -76,8 +76,8 @@ def policies(files: Sequence[Path]) -> dict[str, Policy]:
     return found or {"default": DEFAULT_POLICY}
 
 
-def duration(option: str, text: str | None) -> int | None:
-    """µs of `30s`; None for `never`."""
+def duration(option: str, text: str | None, least: int = 0) -> int | None:
+    """µs of `30s`, at least so many; None for `never`."""
     if text is None or text == NO_LIMIT:
         return None
     try:
@@ -85,6 +85,8 @@ def duration(option: str, text: str | None) -> int | None:
     except ValueError as error:
         raise Problem(ExitCode.USAGE, f"{option}: {error}") from None
     assert isinstance(found, int)
+    if found < least:
+        raise Problem(ExitCode.USAGE, f"{option}: expected more than 0s, or {NO_LIMIT}, found {text}")
     return found
 
 
@@ -114,10 +116,10 @@ def choices(
         length=duration("--length", length),
         tiers=pairs("--class", tiers),
         mix={name: int(share) for name, share in shares.items()},
-        checkpoint_every=duration("--checkpoint-every", checkpoint_every),
+        checkpoint_every=duration("--checkpoint-every", checkpoint_every, 1),
         save_time=duration("--save-time", save_time),
         restart_cost=duration("--restart-cost", restart_cost) or 0,
-        mtbf=duration("--mtbf", mtbf),
+        mtbf=duration("--mtbf", mtbf, 1),
         retry=duration("--retry", retry) or 0,
         quotas="helios-venus" if quotas else "",
     )

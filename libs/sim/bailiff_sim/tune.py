@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bailiff_bus.complaints import complaints
 from bailiff_core.model.policy import Policy
 
 from .assemble import assemble
@@ -56,9 +57,8 @@ def with_setting(policy: Policy, setting: Mapping[str, object]) -> Policy:
     try:
         return Policy.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{', '.join(f'{k}={v}' for k, v in setting.items())}: {where}: {first['msg']}") from None
+        wrong = complaints(error.errors(include_url=False))
+        raise ValueError(f"{', '.join(f'{k}={v}' for k, v in setting.items())}: {wrong}") from None
 
 
 def settings(knobs: Mapping[str, Sequence[object]], most: int, seed: int) -> list[dict[str, object]]:
@@ -172,11 +172,15 @@ def _put(data: dict[str, Any], path: str, value: object) -> None:
             elif inner is None and part in here:
                 inner = here[part] = {}
         if not isinstance(inner, dict | list):
-            raise ValueError(f"{path}: a policy has nothing at {'.'.join(parts[: at + 1])!r}")
+            raise ValueError(f"{path}: the policy has nothing at {'.'.join(parts[: at + 1])!r}; there {_there(here)}")
         here = inner
     if not isinstance(here, dict) or (parts[-1] not in here and parts[-1] != "gpus"):
-        there = ", ".join(here) if isinstance(here, dict) else ", ".join(str(each.get("name")) for each in here)
-        raise ValueError(f"{path}: there is no {parts[-1]!r}; there are {there}")
+        raise ValueError(f"{path}: there is no {parts[-1]!r}; there {_there(here)}")
     if parts[-1] == "gpus":
         here.pop("gpu_milli", None)
     here[parts[-1]] = deepcopy(value)
+
+
+def _there(here: dict[str, Any] | list[Any]) -> str:
+    names = list(here) if isinstance(here, dict) else [str(each.get("name")) for each in here]
+    return f"are {', '.join(names)}" if names else "is none"

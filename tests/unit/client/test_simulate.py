@@ -62,6 +62,8 @@ def test_what_there_is_can_be_listed() -> None:
         (("tiresias-60", "--baseline", "best"), "expected some of fifo"),
         (("tiresias-60", "--save-time", "soon"), "--save-time: 'soon' is not a duration"),
         (("tiresias-60", "--mix", "gold=100"), "--mix deals the class 'gold', which the policy lacks"),
+        (("tiresias-60", "--mtbf", "0s"), "--mtbf: expected more than 0s, or never, found 0s"),
+        (("tiresias-60", "--checkpoint-every", "0s"), "--checkpoint-every: expected more than 0s, or never, found 0s"),
         (("tiresias-60", "--mix", "train=60"), "--mix: expected percentages that add up to 100, found 60"),
         (("muri-philly-priority/trace3", "--mix", "train=100"), "--mix is for jobs without a class of their own"),
         (("tiresias-60", "--class", "LS=train"), "tiresias-60 has no word 'LS' for a class; its own are: none"),
@@ -94,6 +96,8 @@ def test_words_that_stand_for_no_class_yet_are_told(tmp_path: Path) -> None:
         "1|u|a|p|high|2026-03-01T00:00:00|2026-03-01T00:00:01|2026-03-01T01:00:00|COMPLETED|gres/gpu=2,node=1\n"
     )
     assert "high: jobs with this word are of the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
+    assert bailiff("simulate", f"slurm:{jobs.rename(tmp_path / 'jobs+more.txt')}").exit_code == ExitCode.DONE
+    jobs = tmp_path / "jobs+more.txt"
     assert "with this word" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
 
 
@@ -123,6 +127,15 @@ def test_knobs_are_turned_and_the_frontier_is_shown_and_run_again(tmp_path: Path
 def test_what_cannot_be_tuned_is_said() -> None:
     wrong = bailiff("policy", "tune", *TINY, "--knob", "eviction.graze=1s")
     assert (wrong.exit_code, "there is no 'graze'" in wrong.stderr) == (ExitCode.USAGE, True)
+    for knob, said in (
+        ("projects.vision.quota.gpus=4", "the policy has nothing at 'projects.vision'; there is none"),
+        ("evictions.grace=4", "the policy has nothing at 'evictions'; there are priority_classes"),
+        (
+            "eviction.grace=soon",
+            "eviction.grace=soon: eviction.grace: 'soon' is not a duration: write a whole",
+        ),
+    ):
+        assert said in bailiff("policy", "tune", *TINY, "--knob", knob).stderr.replace("\n", " ")
     assert "say what to turn" in bailiff("policy", "tune", *TINY).stderr
 
 

@@ -41,7 +41,9 @@ CLUSTERS: Mapping[str, Callable[[], list[Machine]]] = {
 
 def trace(name: str) -> Trace:
     """The trace of that name, or `FORMAT:FILE`; several joined with +, which begin together. Raises `TraceProblem`."""
-    parts = [_one(part) for part in name.split("+")]
+    kind, colon, file = name.partition(":")
+    named = [name] if colon and kind in FORMATS and Path(file).exists() else name.split("+")
+    parts = [_one(part) for part in named]
     if len(parts) == 1:
         return parts[0]
     jobs, tiers, left_out = list[TraceJob](), dict[str, str](), dict[str, int]()
