@@ -13,7 +13,7 @@ const NAMES: [keyof Cost & string, string, (value: number) => string][] = [
   ["lost_gpu_ms", "Work lost", gpuTime],
   ["jobs_stopped", "Jobs stopped", String],
   ["tasks", "Tasks that leave", String],
-  ["broken_nodes", "Nodes left broken", String],
+  ["broken_nodes", "Gaps left on nodes that others use", String],
 ];
 
 /** The first is the chosen one; null: there is none. A level at which all are 0 is left out, but for the work lost. */
@@ -38,8 +38,10 @@ export function levels(costs: (Cost | null)[]): Level[] {
     .filter(([, values, , always]) => always || values.some((value) => value))
     .map(([name, values, shown]) => {
       const [chosen, other] = values;
-      const decides = !decided && chosen !== null && other !== null && other !== undefined && chosen !== other;
+      const differ = typeof chosen === "number" && typeof other === "number" && chosen !== other;
+      const decides = !decided && differ;
       decided ||= decides;
-      return { name, values: values.map((value) => (value === null ? "" : shown(value))), decides };
+      const alike = decides && differ && shown(chosen) === shown(other); // when rounded
+      return { name, values: values.map((value) => (value === null ? "" : alike ? `${value / 1000} GPU-s` : shown(value))), decides };
     });
 }

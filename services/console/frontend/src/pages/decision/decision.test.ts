@@ -57,6 +57,7 @@ describe("two costs beside each other", () => {
   test("alone, or where one is missing, nothing decides", () => {
     expect(levels([{ lost_gpu_ms: 0, tasks: 1 }]).map((level) => [level.name, level.decides])).toEqual([["Work lost", false], ["Tasks that leave", false]]);
     expect(levels([{ tasks: 1 }, null]).some((level) => level.decides)).toBe(false);
+    expect(levels([{ lost_gpu_ms: 249_592 }, { lost_gpu_ms: 249_858 }])[0]?.values).toEqual(["249.592 GPU-s", "249.858 GPU-s"]);
   });
 });
 
