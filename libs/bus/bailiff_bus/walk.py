@@ -100,6 +100,7 @@ class Walk:
     _latest: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATS_KNOWN))
     _harmless: set[str] = field(default_factory=set)
     _offset: int = -1
+    _unread: str = ""
 
     def __post_init__(self) -> None:
         self.head = ChainHead(self.domain)
@@ -185,10 +186,11 @@ class Walk:
         }
 
     def unreadable(self, wire: Wire, offset: int, error: UnreadableRecord) -> None:
-        """The chain holds here, but this release cannot read what it says."""
+        """This release cannot read what the record says that has just continued the chain."""
         if self.broken is None:
-            meaning = "the bytes are as they were written, but this release cannot read them"
-            self.broken = {"seq": _text(wire, "ce_seq"), "offset": offset, "reason": str(error), "meaning": meaning}
+            meaning, reason = "the chain holds up to it, but this release cannot read it", " ".join(str(error).split())
+            self.broken = {"seq": _text(wire, "ce_seq"), "offset": offset, "reason": reason, "meaning": meaning}
+            self._unread = self.head.hash
 
     def _out_of_order(self, message: Message, wire: Wire) -> None:
         reason = f"offset {message.offset} comes after offset {self._offset}"
@@ -203,8 +205,8 @@ class Walk:
         self.kinds[kind] += 1
         if kind == "breaks-chain":
             self.unexplained += 1
-            if self.broken is None:
-                self.broken = self._break(message, wire, reason)
+            if self.broken is None or self._unread == self.head.hash:  # the next record says that it was changed
+                self.broken, self._unread = self._break(message, wire, reason), ""
         else:
             self._harmless.add(digest)
         self.latest_orphan = {

@@ -189,6 +189,22 @@ async def test_a_value_that_nobody_can_read_is_a_break(scribe: Scribe) -> None:
     assert "this release cannot read" in found["broken"]["meaning"]
 
 
+async def test_a_value_that_was_changed_so_that_nobody_can_read_it_was_changed(scribe: Scribe) -> None:
+    messages = log(scribe)
+    at = next(at for at, each in enumerate(messages) if b'"exit_code":' in each.value)
+    harmed = [*messages[:at], changed(messages[at], b'"exit_code":', b'"exit_node":'), *messages[at + 1 :]]
+    found = await verified(harmed)
+    assert found["broken"] is not None
+    assert (found["broken"]["seq"], found["broken"]["offset"]) == (f"{at + 1}", at + 1)
+    assert f"record {at} is not what its writer wrote" in found["broken"]["meaning"]
+    last = await verified(harmed[: at + 1])  # where none follows it, nobody knows
+    assert last["broken"] is not None
+    assert (last["broken"]["seq"], last["broken"]["meaning"]) == (
+        f"{at}", "the chain holds up to it, but this release cannot read it",
+    )  # fmt: skip
+    assert "\n" not in last["broken"]["reason"]
+
+
 # --- exported logs
 
 
