@@ -106,7 +106,9 @@ class StretchFolder:
         self.folder = folder
         manifest = _manifest(folder)
         if manifest is None or not manifest.stretches:
-            raise Problem(ExitCode.USAGE, f"{folder}: there is no {MANIFEST}", "made by: bailiff audit export FOLDER --stretch N")
+            log = next(iter(sorted(folder.glob("log.jsonl*"))), None)
+            advice = f"name the file in it: {log}" if log is not None else "made by: bailiff audit export FOLDER --stretch N"
+            raise Problem(ExitCode.USAGE, f"{folder}: it is no folder of stretches: there is no {MANIFEST}", advice)
         self.domain, self.partition, self.stretches = manifest.domain, manifest.partition, manifest.stretches
         first, closing = self.stretches[0], manifest.closing
         try:

@@ -292,6 +292,12 @@ def test_a_policy_with_a_fault_is_refused_with_its_line(log: Path, tmp_path: Pat
     assert "odd.yaml:4" in refused.output
 
 
+def test_a_folder_that_only_holds_a_log_says_which_file_to_name(log: Path, tmp_path: Path):
+    refused = bailiff("what-if", "-p", written(NOBODY, tmp_path / "nobody.yaml"), "--file", tmp_path)
+    told = "".join(refused.output.split())
+    assert (refused.exit_code, f"namethefileinit:{log}" in told) == (2, True), refused.output
+
+
 def test_a_file_of_another_pool_is_not_taken_for_it(log: Path, tmp_path: Path):
     policy = written(NOBODY, tmp_path / "nobody.yaml")
     refused = bailiff("what-if", "-p", policy, "--archive", log, "--domain", "other")
