@@ -235,6 +235,10 @@ HISTORIES: dict[str, Callable[[Story], None]] = {
     "projects-borrow-and-give-back-5": projects_borrow_and_give_back,
     "by-hand-5": by_hand,
     "reclaimed-and-not-in-turns-5": reclaimed_and_not_in_turns,
+    "gang-over-two-nodes-with-a-turn-cut-short-6": gang_over_two_nodes_with_a_turn_cut_short,
+    "projects-borrow-and-give-back-6": projects_borrow_and_give_back,
+    "by-hand-6": by_hand,
+    "reclaimed-and-not-in-turns-6": reclaimed_and_not_in_turns,
 }
 
 

@@ -12,9 +12,11 @@ from tests.builders import GIB, Sketch, asking, group
 from tests.unit.core_queue.kit import project
 
 from bailiff_core.model.answer import Answer
+from bailiff_core.model.places import bits
 from bailiff_core.model.policy import DEFAULT_POLICY
 from bailiff_core.model.pool import Device, Job
 from bailiff_core.placement import Budget
+from bailiff_core.placement.shares import from_shares
 from bailiff_core.queue.order import shares_now
 from bailiff_core.scene import scene_of
 from bailiff_core.victims import Accepted, Batch, check_answer, select
@@ -118,8 +120,28 @@ def check(seed: int) -> None:
     assert cost(sketch, gone) == min(cost(sketch, each) for each in able)
     if gone:
         assert answer.explanation.proven
-        checked = check_answer(scene_of(sketch.pool), shares_now(scene_of(sketch.pool)), asker, answer)
-        assert isinstance(checked, Accepted), checked
+        assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
+
+
+def accepted(sketch: Sketch, asker: Job, answer: Answer) -> Accepted:
+    """What admission makes of it: the same answer, on the same pool, with nobody spared."""
+    checked = check_answer(scene_of(sketch.pool), shares_now(scene_of(sketch.pool)), asker, answer)
+    assert isinstance(checked, Accepted), checked
+    assert not checked.dropped
+    return checked
+
+
+def uses_what_it_may(sketch: Sketch, asker: Job, checked: Accepted) -> bool:
+    """Whether the project is within its limit once the asker stands and those who move have moved."""
+    limit = next(entry for entry in sketch.pool.rules.projects if entry.name == "mine").limit.gpu_milli
+    gone = {victim.job for victim in checked.victims if not victim.moved}
+    used = Fraction(sum(1000 for job in sketch.pool.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone))
+    share = asker.demand.tasks[0].gpu_share_bytes
+    assert share is not None
+    for place in from_shares(asker, checked.placement):
+        for number in bits(place.devices):
+            used += Fraction(1000 * share, sketch.pool.nodes[place.node].devices[number].memory_bytes)
+    return limit in (None, -1) or used <= limit
 
 
 @settings(max_examples=150, deadline=None)
@@ -133,6 +155,51 @@ def test_victims_are_sought_where_the_limit_is_kept(seed: int) -> None:
 @given(seed=st.integers(0, 1 << 32))
 def test_victims_are_sought_where_the_limit_is_kept_thousands(seed: int) -> None:
     check(seed)
+
+
+def check_moves(seed: int) -> None:
+    """Jobs move so that the asker fits: all of them have places, and they use of the limit what they did."""
+    sketch, asker = world(seed)
+    moving = sketch.pool.policy.preemption.model_copy(update={"most_moved": -1, "verbs": ("allocate", "consolidate")})
+    sketch.pool.policy = sketch.pool.policy.model_copy(update={"preemption": moving})
+    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "consolidate", Budget(20_000))
+    if answer.refused is None and answer.victims:
+        assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_who_moves_for_it_goes_on_using_its_part_of_the_limit(seed: int) -> None:
+    check_moves(seed)
+
+
+@pytest.mark.long
+@settings(max_examples=5_000, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_who_moves_for_it_goes_on_using_its_part_of_the_limit_thousands(seed: int) -> None:
+    check_moves(seed)
+
+
+def test_the_story_who_leaves_for_the_sake_of_the_limit_alone_is_not_put_back_and_does_not_move() -> None:
+    sketch = Sketch()
+    projects = (project("mine", limit=1.5), project("theirs"))
+    sketch.pool.policy = DEFAULT_POLICY.model_copy(update={"projects": projects, "preemption": RULES})
+    sizes = {"small": 40, "large": 80, "tiny": 20, "idle": 20}
+    for name, memory in sizes.items():
+        node = sketch.node(name, gpus=1)
+        node.devices[:] = [Device(0, f"{name}-0", "h100", memory * GIB)]
+    for name, owner, priority in (("small", "theirs", LOW), ("large", "theirs", HIGH), ("tiny", "mine", LOW)):
+        job = sketch.job(f"on-{name}", group(gpus=1), priority=priority)
+        job.project = owner
+        sketch.at(job, (name, [0]))
+    asker = sketch.job("asker", group(gpu_share_bytes=40 * GIB), priority=HIGH)
+    asker.project = "mine"
+    sketch.pool.scene = None
+    answer = select(Batch.on(scene_of(sketch.pool)), asking(asker), "preempt", Budget(20_000))
+    assert [(choice.job, choice.moved) for choice in answer.victims] == [("on-small", ()), ("on-tiny", ())], (
+        "all of the small device and a GPU are 2 of 1.5; on the large one it would be half a GPU"
+    )
+    assert uses_what_it_may(sketch, asker, accepted(sketch, asker, answer))
 
 
 def test_the_story_the_large_device_is_dearer_and_the_only_one_within_the_limit() -> None:

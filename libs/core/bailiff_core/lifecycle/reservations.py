@@ -11,6 +11,7 @@ from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.records.decisions import JobGrown, JobPlaced, JobStartOrdered, ReservationDropped
 from bailiff_core.records.payload import Decision
+from bailiff_core.words import count_text
 
 from .resize import heard, start_again, told_already
 
@@ -101,7 +102,9 @@ def _grown_anew(pool: Pool, job: Job, members: list[Task]) -> Iterator[Decision]
     whole = job.plan is not None or job.demand.sub_groups
     if ready and (len(ready) == len(members) or not whole):
         size = len(here) + len(ready)
-        yield start_again(pool, job, sorted([*here, *ready], key=lambda task: task.index), f"it grows to {size} tasks")
+        yield start_again(
+            pool, job, sorted([*here, *ready], key=lambda task: task.index), f"it grows to {count_text(size, 'task')}"
+        )
 
 
 def _on_drained(pool: Pool, members: list[Task]) -> bool:

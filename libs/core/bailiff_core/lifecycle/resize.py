@@ -8,6 +8,7 @@ from bailiff_core.placement.gang import GangPlace, TaskPlace
 from bailiff_core.placement.shares import to_shares
 from bailiff_core.records.decisions import MigrationDecided
 from bailiff_core.records.payload import Decision
+from bailiff_core.words import count_text
 
 from .attempts import GOES_ON, grace_of
 
@@ -18,7 +19,7 @@ def resized_gangs(pool: Pool) -> Iterator[Decision]:
         here = [task for task in job.tasks if task.state in GOES_ON]
         leaves = any(task.eviction is not None or task.state == "exited" for task in job.tasks)
         if job.resized and job.phase == "running" and here and not leaves and not any(map(is_done, job.tasks)):
-            yield start_again(pool, job, here, f"it goes on with {len(here)} tasks, which have to start together")
+            yield start_again(pool, job, here, f"it goes on with {count_text(len(here), 'task')}, which have to start together")
 
 
 def start_again(pool: Pool, job: Job, members: list[Task], reason: str) -> Decision:

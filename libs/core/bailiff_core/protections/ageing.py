@@ -6,6 +6,7 @@ so that who got in by waiting is not out again with the next arrival; evicted, i
 
 from bailiff_core.model.policy import Ageing
 from bailiff_core.model.pool import ENDED, Job, Pool
+from bailiff_core.words import count_text
 
 from .waiting import waiting_since
 
@@ -31,7 +32,7 @@ def reason(pool: Pool, job: Job) -> str:
     if rules is None:
         return "the policy has no ageing any more"
     if _often_evicted(rules, job):
-        return f"it was evicted {job.evictions} times"
+        return f"it was evicted {count_text(job.evictions, 'time')}"
     if effective(pool, job) != job.base_priority:
         return f"it waits for longer than {(rules.waiting or 0) // 1_000_000} s"
     return "it waits anew"

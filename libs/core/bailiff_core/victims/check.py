@@ -131,15 +131,15 @@ def _check(scene: Scene, shares: Shares, asker: Job, answer: Answer) -> Accepted
             return Stale(problem)
         victims = [victim for victim in victims if victim.units]
     else:
-        victims = _filled_back(rooms, victims, dropped, terms)
+        victims = _filled_back(rooms, victims, dropped, terms, place)
         for victim in victims:
-            _move(rooms, victim, at_all=not terms.limited)
+            _move(rooms, victim, at_all=not terms.bounded)
     if answer.verb == "consolidate" and 0 <= scene.pool.rules.preemption.most_moved < len(victims):
         return Stale("the policy does not let so many jobs be moved")
     leaving = [one for victim in victims for one in victim.units]
     moved = {victim.job.id: victim.moved for victim in victims}
     taken = [one for one in leaving if not all(index in moved.get(one.job.id, ()) for index in one.indices)]
-    problem = terms.above_limit(leaving, place) or terms.forbids(leaving, taken) or terms.objects(taken)
+    problem = terms.above_limit(taken, place) or terms.forbids(leaving, taken) or terms.objects(taken)
     if problem is not None:
         return Stale(problem)
     return Accepted(unit, tuple(victim.choice() for victim in victims), tuple(dropped), answer.placement)
@@ -173,7 +173,7 @@ def _present(scene: Scene, asker: Job, answer: Answer, dropped: list[str]) -> li
     return list(found.values())
 
 
-def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], terms: Terms) -> list[_Victim]:
+def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], terms: Terms, place: GangPlace) -> list[_Victim]:
     """Who fits in its own place after all stays, the most valuable first; the asker stands in `rooms`.
 
     A job that was to move whole stays whole or moves whole: to lose a part of it is another thing, which may not be allowed.
@@ -183,7 +183,7 @@ def _filled_back(rooms: Rooms, victims: Sequence[_Victim], dropped: list[str], t
             continue
         while victim.units and rooms.has_place_for(victim.units[-1]):
             unit = victim.units.pop()
-            if terms.limited and terms.above_limit([one for each in victims for one in each.units]):
+            if terms.bounded and terms.above_limit([one for each in victims for one in each.units], place):
                 victim.units.append(unit)
                 break
             rooms.put_back(unit)

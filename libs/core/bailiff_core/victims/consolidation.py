@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from bailiff_core.model.units import Unit
 from bailiff_core.placement.budget import Budget
 from bailiff_core.placement.crowd import place_crowd
-from bailiff_core.placement.gang import GangPlace, NoFit, place_unit
+from bailiff_core.placement.gang import GangPlace, NoFit
 from bailiff_core.placement.need import needs_of_unit
 from bailiff_core.placement.rooms import NodeRoom, Rooms, slots_for
 from bailiff_core.scene import Scene
@@ -196,7 +196,7 @@ class _Together:
             if self.total[need] + gain < len(indices):
                 return None
         evicted = self.rooms.mark()
-        place = place_unit(self.rooms, self.unit, Budget(JOINT_STEPS), promised=True)
+        place = self.terms.place(Budget(JOINT_STEPS))
         if isinstance(place, NoFit) and place.kind == "impossible":
             return None
         moved = self._each(chosen) if isinstance(place, GangPlace) else None
@@ -225,5 +225,8 @@ class _Together:
         self.budget.join(part)
         if isinstance(found, str):
             self.certain = self.certain and found == "impossible"
+            return None
+        if self.terms.by_place and self.terms.above(found[0]) is not None:
+            self.certain = False  # it may keep its bounds in another arrangement
             return None
         return found[0], {unit.job.id: place for unit, place in zip(units, found[1:], strict=True)}

@@ -38,7 +38,7 @@ def _told(scene: Scene, unit: Unit, field: Field, terms: Terms, *, after_others:
             return f"{over}, whoever leaves"
         everybody = [step.unit for step in field.steps()]
         forbidden = terms.forbids(everybody) or terms.objects(everybody) or "they may not all leave"
-        return f"there would be room with all permitted victims gone ({len(field.chains)} jobs), but {forbidden}"
+        return f"there would be room with all permitted victims gone ({count_text(len(field.chains), 'job')}), but {forbidden}"
     shielded = _shielded(field)
     for step in shielded:
         scene.rooms.evict(step.unit)

@@ -119,7 +119,7 @@ class Search:
 
     def _general(self) -> Found:
         found = self._among(self._permitted(), with_moves=False)
-        if found.steps is None and self.terms.reclaim is not None and not self.terms.limited:
+        if found.steps is None and self.terms.reclaim is not None and not self.terms.bounded:
             moving = self._among(list(self.field.chains.values()), with_moves=True)
             if moving.steps is not None:
                 moving.proven = moving.proven and found.proven
@@ -144,9 +144,8 @@ class Search:
     def _among(self, chains: list[Chain], *, with_moves: bool) -> Found:
         mark = self.scene.mark()
         everyone = [step for chain in chains for step in chain]
-        bounded = self.terms.limited or self.terms.by_place
         for step in everyone:
-            if bounded:
+            if self.terms.bounded:
                 self.scene.evict(step.unit)
             else:
                 self.rooms.evict(step.unit)
@@ -155,7 +154,7 @@ class Search:
             room = SlotFit(self.rooms, *self._simple)
         else:
             room = PlaceFit(self.rooms, self.unit, self.budget, self.terms if self.terms.by_place else None)
-        found = self._best(BoundedFit(room, self.terms) if bounded else room, chains, with_moves=with_moves)
+        found = self._best(BoundedFit(room, self.terms) if self.terms.bounded else room, chains, with_moves=with_moves)
         self.scene.rollback(mark)
         return found
 

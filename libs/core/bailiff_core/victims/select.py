@@ -124,7 +124,7 @@ def _agreed(batch: Batch, answer: Answer, unit: Unit, field: Field, terms: Terms
         place = settled
     else:
         scene.rooms.place(unit, place)
-    if not moved and not terms.limited:  # whoever had to leave for the sake of a limit would only come back above it
+    if not moved and not terms.bounded:  # whoever had to leave for the sake of a limit would only come back above it
         moved = find_new_places(scene.rooms, found.steps, Budget(MOVE_STEPS))
     return answer.model_copy(
         update={

@@ -51,6 +51,7 @@ class Terms:
         self.within_share = WithinShare.of(scene, shares, unit, verb)
         self.limited = self.above() is not None
         self.by_place = by_bytes(unit.job) and self._has_bounds()  # and so what it takes depends on the devices it lands on
+        self.bounded = self.limited or self.by_place  # somebody may have to leave for the sake of the asker's bounds alone
         self.by_set = self.reclaim is not None or self.together.on
 
     def forbids(self, leaving: Sequence[Unit], taken: Sequence[Unit] | None = None) -> str | None:

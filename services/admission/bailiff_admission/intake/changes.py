@@ -4,6 +4,7 @@ from bailiff_bus.messages import CancelJob, ScaleJob, SetJob
 from bailiff_core.model.pool import ENDED, Job, Pool
 from bailiff_core.records.facts import JobCancelled, JobReclassified, JobScaled, RequestId
 from bailiff_core.records.payload import Fact
+from bailiff_core.words import count_text
 
 from .rejected import Rejected
 from .submission import class_for
@@ -46,7 +47,7 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
     if job.demand.sub_groups:
         return f"{job.id} has sub-groups: submit it anew with the tasks that it should have"
     if scale.min_tasks is not None and scale.min_tasks > size:
-        return f"min_tasks is {scale.min_tasks}, but the job would have only {size} tasks"
+        return f"min_tasks is {scale.min_tasks}, but the job would have only {count_text(size, 'task')}"
     if job.phase in WAITS:
         rigid = job.demand.min_tasks is None
         if scale.min_tasks is None and not rigid and size < job.minimum:
@@ -61,7 +62,8 @@ def _scale_problem(job: Job, scale: ScaleJob) -> str | None:
     kept = sum(task.index < size and task.eviction is None for task in job.tasks)
     least = job.minimum if scale.min_tasks is None else scale.min_tasks
     if size < job.size and kept < least:
-        return f"{job.id} needs {least} tasks to run, and only {kept} of the first {size} have a place now: try again later"
+        needs = count_text(least, "task")
+        return f"{job.id} needs {needs} to run, and only {kept} of the first {size} have a place now: try again later"
     return None
 
 
