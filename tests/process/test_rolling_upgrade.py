@@ -137,8 +137,9 @@ async def both_engines_agree(watch: Watch, system: System) -> None:
     logics = [entry.record.data.logic for entry in began]
     assert logics == sorted(logics)
     assert logics[0] < logics[-1] == LOGIC
-    (present,) = bailiff(system, "engine", "list")["engines"]
-    assert present["digest"] == began[-1].record.data.digest, "admission has kept its own"
+    kept = {engine["digest"]: Path(engine["path"]) for engine in bailiff(system, "engine", "list")["engines"]}
+    assert kept.keys() == {began[0].record.data.digest, began[-1].record.data.digest}, "each admission has kept its own"
+    kept[began[0].record.data.digest].unlink()
     without = bailiff(system, "audit", "replay", code=ExitCode.ENGINE_MISSING)
     assert without["turns_of_other_engines"] == replayed.skipped_turns + 1  # the log's very first
     bailiff(system, "engine", "keep", "--git", WHICH.read_text().strip(), str(ROOT), "--digest", began[0].record.data.digest)
