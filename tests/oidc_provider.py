@@ -21,6 +21,7 @@ from joserfc.jwk import RSAKey
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 CLIENT_ID, CLIENT_SECRET = "bailiff", "a secret: with / signs"
+ACCESS_TOKEN = "for-nobody"
 SHORT_KEY = 2048
 
 Signs = Callable[[dict[str, Any], dict[str, Any]], str]
@@ -52,7 +53,10 @@ def first_key() -> RSAKey:
 
 
 class OidcProvider:
-    """Signs in `person` without asking. `claims`, `sign`, `described`, `answered` are there to be broken by a test."""
+    """Signs in `person` without asking. issued: all tokens.
+
+    `claims`, `sign`, `described`, `answered` are there to be broken by a test.
+    """
 
     def __init__(self) -> None:
         self.key = first_key()
@@ -64,6 +68,7 @@ class OidcProvider:
         self.answered: dict[str, str] = {}
         self.codes: dict[str, dict[str, str]] = {}
         self.asked_for_keys = 0
+        self.issued: list[str] = []
         self.issuer = ""
 
     # --- signing
@@ -142,7 +147,8 @@ class OidcProvider:
                 **self.person.more, **self.claims,
             }  # fmt: skip
             claims = {key: value for key, value in claims.items() if value is not None}
-            return JSONResponse({"access_token": "for-nobody", "token_type": "Bearer", "id_token": self.sign({}, claims)})
+            self.issued += [ACCESS_TOKEN, id_token := self.sign({}, claims)]
+            return JSONResponse({"access_token": ACCESS_TOKEN, "token_type": "Bearer", "id_token": id_token})
 
         return app
 
