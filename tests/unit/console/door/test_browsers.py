@@ -99,10 +99,10 @@ async def test_with_https_browsers_are_told_to_stay_with_it() -> None:
 
 
 async def test_the_cookie_is_opaque_and_out_of_reach_of_scripts_and_other_sites() -> None:
-    async with browser(application(gate_with(console_user="ada"))) as client:
+    async with browser(application(gate_with(console_user="ada-lovelace"))) as client:
         cookie = (await client.get("/auth/sign-in")).headers["set-cookie"]
         assert {"Path=/", "HttpOnly", "SameSite=Lax"} <= set(cookie.split("; "))
-        assert "ada" not in cookie
+        assert "lovelace" not in cookie
         assert "Secure" not in cookie
     through = {"x-forwarded-user": "ada"}
     async with browser(application(gate_with(**HTTPS)), peer=PROXY, host="bailiff.example.org", https=True, **through) as client:
