@@ -188,7 +188,7 @@ async def test_who_lost_the_lock_writes_nothing_over_the_other(database: str) ->
     read = []
     for many in (5, 9):
         judge, batch = await Judge.at(stands, connection), Batch(stands)
-        await judge.judge(batch, log.messages()[:many])
+        judge.judge(batch, log.messages()[:many])
         read.append((batch, judge.take_people()))
     await write(connection, *read[1])
     with pytest.raises(NotOurs, match="past record 0"):

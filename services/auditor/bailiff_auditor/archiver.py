@@ -14,6 +14,7 @@ from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
 from bailiff_bus.port import Bus, Message, OffsetGone, Reader
 from bailiff_bus.settings import PoolDeclaration
+from bailiff_bus.walk import Walk
 from bailiff_core.records import Wire, record_hash
 
 from .alarms import Alarms
@@ -23,7 +24,7 @@ from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
 from .sealer import Sealer
 from .underway import UnderWay
 
-READ_AT_ONCE = 1_000  # messages as objects: more of them only fill the caches and wake the garbage collector
+READ_AT_ONCE = 100  # messages as objects: a thousand leave the processor's cache before they are judged
 WRITE_AT_ONCE = 5_000  # messages, as rows
 WAIT = 0.5
 LOOK_AGAIN = 30.0
@@ -83,12 +84,12 @@ class Archiver:
             while True:
                 messages = await self._read(reader, batch)
                 if messages:
-                    await judge.judge(batch, messages)
+                    judge.judge(batch, messages)
+                    await asyncio.sleep(0)  # what is under way takes its next step
                     if not batch.leaves:  # nothing continues: is what we archived still in the log?
                         await under_way.ended()
                         await self._confirm(reader, batch.after)
-                    stopped = judge.unreadable is not None or judge.walk.broken is not None
-                    if not stopped and self._room(batch):
+                    if not judge.stopped and self._room(batch):
                         continue
                 if len(batch):
                     await under_way.begin(partial(self._write, batch, judge.take_people()))
@@ -100,17 +101,9 @@ class Archiver:
                     if caught_up:
                         self._caught_up(batch.after)
                     await self._sealer.seal_if_due(self._db, batch.after)
-                if judge.unreadable is not None:
+                if judge.stopped:
                     await under_way.ended()
-                    raise judge.unreadable
-                if judge.walk.broken is not None:
-                    await under_way.ended()
-                    found = judge.walk.broken
-                    raise Broken(
-                        "archive-log-broken",
-                        f"{domain}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
-                        f"archived are the records before #{batch.after.head.next_seq}",
-                    )
+                    raise judge.unreadable or self._broken(judge.walk, batch.after)
         finally:
             await under_way.cancel()
             await reader.close()
@@ -180,6 +173,15 @@ class Archiver:
             return await reader.read(1, WAIT)
         except OffsetGone as gone:
             raise self._lost(position, str(gone)) from None
+
+    def _broken(self, walk: Walk, position: Position) -> Broken:
+        found = walk.broken
+        assert found is not None
+        return Broken(
+            "archive-log-broken",
+            f"{self._pool.name}: the chain is broken at seq {found['seq']} (offset {found['offset']}): {found['meaning']}; "
+            f"archived are the records before #{position.head.next_seq}",
+        )
 
     def _lost(self, position: Position, how: str) -> Broken:
         last = position.head.next_seq - 1

@@ -1,6 +1,5 @@
 """Which messages continue the log, and what is to be written of them."""
 
-import asyncio
 from dataclasses import dataclass, replace
 
 from asyncpg import Connection
@@ -17,7 +16,6 @@ from bailiff_core.records.wire import UnreadableRecord
 from .keeper import Batch, Position, orphan_row
 
 HARMLESS_KNOWN = 10_000
-AT_A_TIME = 100  # messages: some milliseconds; then the batch before, which is being written, may take its next step
 
 
 @dataclass
@@ -39,13 +37,16 @@ class Judge:
         await people.load(connection)
         return cls(walk, people)
 
-    async def judge(self, batch: Batch, messages: list[Message]) -> None:
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be judged from here on: the chain is broken, or this release cannot read on."""
+        return self.unreadable is not None or self.walk.broken is not None
+
+    def judge(self, batch: Batch, messages: list[Message]) -> None:
         """Add these messages to the batch, up to the first that breaks the chain or that this release cannot read."""
         walk, people, domain, hashes = self.walk, self._people, batch.before.id, list[bytes]()
         head_offset, next_offset = batch.after.head_offset, batch.after.next_offset
-        for number, message in enumerate(messages, 1):
-            if number % AT_A_TIME == 0:
-                await asyncio.sleep(0)
+        for message in messages:
             try:
                 record = walk.read(message)
             except UnreadableRecord as error:
