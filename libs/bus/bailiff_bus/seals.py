@@ -385,10 +385,10 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
 
 def _handed_down(seal: LogSealed, domain: str, keys: Sequence[SealingKey], trusted: Sequence[str]) -> list[str]:
     """The keys from one that is trusted, or else the first, to the seal's. Raises `Disproved`."""
-    if seal.key in trusted or not keys:
-        if trusted and seal.key not in trusted:
-            raise Disproved(f"the seal was made with key {seal.key}, which is none of those to trust")
+    if seal.key in trusted or not (keys or trusted):
         return [seal.key]
+    if not keys:
+        raise Disproved(f"the seal was made with key {seal.key}, which is none of those to trust")
     begin = next((at for at, body in enumerate(keys) if body.key in trusted), 0)
     chain = SealChain(domain, frozenset(trusted), seal.identity)
     for body in keys[begin:]:
