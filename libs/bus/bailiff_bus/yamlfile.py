@@ -44,8 +44,6 @@ def _parse(text: str, name: str, aliases: bool) -> tuple[Any, Lines]:
         raise UnreadableFile(f"{name}: not YAML that can be read: an anchor that holds itself") from None
     except ValueError as error:
         raise UnreadableFile(f"{name}: not YAML that can be read: {error}") from None
-    except (AttributeError, LookupError):  # what PyYAML comes to at `!!bool maybe`
-        raise UnreadableFile(f"{name}: not YAML that can be read: a value does not fit the tag (!!) before it") from None
 
 
 def _look_through(text: str, name: str, aliases: bool) -> None:
@@ -68,7 +66,10 @@ def _read(text: str, name: str) -> tuple[Any, Lines]:
         if tree is None:
             return None, lines
         _note_lines(tree, (), lines, name)
-        return loader.construct_document(tree), lines
+        try:
+            return loader.construct_document(tree), lines
+        except (AttributeError, LookupError):  # what PyYAML comes to at `!!bool maybe`
+            raise UnreadableFile(f"{name}: not YAML that can be read: a value does not fit the tag (!!) before it") from None
     finally:
         loader.dispose()
 
