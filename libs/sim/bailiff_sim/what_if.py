@@ -15,7 +15,7 @@ from bailiff_core.words import count_text, nearest_text
 from .engine import Simulation
 from .figures import Books, Figures
 from .from_log import FromLog
-from .metrics import GPU_HOUR, Run, metrics
+from .metrics import GPU_HOUR, Run, metrics, spread
 
 NO_EVICTION = ("failed", "lost", "gang-failure")
 SECOND, HOUR = 1_000_000, 3_600_000_000
@@ -156,11 +156,11 @@ def _only(run: Run, names: Sequence[str]) -> Run:
 
 def _group(run: Run, names: Sequence[str], to: int) -> dict[str, float]:
     jobs = [run.jobs[name] for name in names if name in run.jobs]
-    waits = sorted(job.waited_by(to) / HOUR for job in jobs)
+    waits = spread([job.waited_by(to) / HOUR for job in jobs])
     return {
         "jobs": len(jobs),
-        "waited_mean": mean(waits) if waits else 0.0,
-        "waited_p95": waits[max(0, -(-len(waits) * 95 // 100) - 1)] if waits else 0.0,
+        "waited_mean": waits.get("mean", 0.0),
+        "waited_p95": waits.get("p95", 0.0),
         "evictions": sum(evictions(job) for job in jobs),
         "gpu_hours_lost": sum(_lost(job) for job in jobs),
         "gpu_hours_done": sum(job.work * job.gpu_milli for job in jobs) / GPU_HOUR,
