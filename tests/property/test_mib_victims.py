@@ -1,6 +1,6 @@
 """Who asks for MiB pays more of its project's bounds on small devices: victims are sought where it keeps them. By brute force."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from itertools import combinations
 from random import Random
@@ -88,9 +88,14 @@ def stand(sketch: Sketch, asker: Job, gone: frozenset[str]) -> Iterator[Fraction
 
 def works(sketch: Sketch, asker: Job, gone: frozenset[str]) -> bool:
     """Whether it can stand within the limit of its project when these have left."""
+    return any(is_within_limit(sketch, gone, cost) for cost in stand(sketch, asker, gone))
+
+
+def is_within_limit(sketch: Sketch, gone: Collection[str], cost: Fraction) -> bool:
+    """Whether the asker's project keeps its limit when these have left and so much, in thousandths of a GPU, has come."""
     limit = next(entry for entry in sketch.pool.rules.projects if entry.name == "mine").limit.gpu_milli
     used = sum(1000 for job in sketch.pool.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone)
-    return any(limit in (None, -1) or used + cost <= limit for cost in stand(sketch, asker, gone))
+    return limit in (None, -1) or used + cost <= limit
 
 
 def cost(sketch: Sketch, gone: frozenset[str]) -> tuple[int, ...]:
@@ -133,15 +138,15 @@ def accepted(sketch: Sketch, asker: Job, answer: Answer) -> Accepted:
 
 def uses_what_it_may(sketch: Sketch, asker: Job, checked: Accepted) -> bool:
     """Whether the project is within its limit once the asker stands and those who move have moved."""
-    limit = next(entry for entry in sketch.pool.rules.projects if entry.name == "mine").limit.gpu_milli
-    gone = {victim.job for victim in checked.victims if not victim.moved}
-    used = Fraction(sum(1000 for job in sketch.pool.jobs.values() if job.tasks and job.project == "mine" and job.id not in gone))
     share = asker.demand.tasks[0].gpu_share_bytes
     assert share is not None
-    for place in from_shares(asker, checked.placement):
-        for number in bits(place.devices):
-            used += Fraction(1000 * share, sketch.pool.nodes[place.node].devices[number].memory_bytes)
-    return limit in (None, -1) or used <= limit
+    devices = [
+        sketch.pool.nodes[place.node].devices[number]
+        for place in from_shares(asker, checked.placement)
+        for number in bits(place.devices)
+    ]
+    cost = sum((Fraction(1000 * share, device.memory_bytes) for device in devices), Fraction())
+    return is_within_limit(sketch, {victim.job for victim in checked.victims if not victim.moved}, cost)
 
 
 @settings(max_examples=150, deadline=None)
