@@ -13,6 +13,7 @@ from tests.unit.client.test_walk import log, message, stream
 
 from bailiff import walk
 from bailiff.difference import differing_fields
+from bailiff.logfile import about_line, message_line
 from bailiff.moments import Point
 from bailiff.problem import ExitCode, Problem
 from bailiff.replaying import Replayed, replay
@@ -328,6 +329,25 @@ async def test_a_range_without_a_record_is_no_good_news(scribe: Scribe) -> None:
         with pytest.raises(Problem, match="no record of pool-a is in the range") as refused:
             await replayed(log(scribe), from_=from_, to=to)
         assert refused.value.code == ExitCode.NOT_FOUND
+
+
+def test_it_is_not_called_the_same_where_nothing_was_decided_again(bailiff: Run, scribe: Scribe, tmp_path: Path) -> None:
+    def verdict(messages: list[Message]) -> tuple[int, str]:
+        file = tmp_path / "log.jsonl"
+        file.write_text(about_line("pool-a", 0) + "".join(map(message_line, messages)))
+        found = bailiff("audit", "replay", "--file", str(file))
+        return found.exit_code, found.output.splitlines()[0]
+
+    created, begun = log(scribe)[:1], log(scribe)[: seq_of(scribe, "JobSubmitted")]
+    assert verdict(created) == (
+        ExitCode.DONE, "pool-a: no turn has come to its end, so there is nothing to decide again yet",
+    )  # fmt: skip
+    assert verdict(begun) == (ExitCode.DONE, "pool-a: no decision is recorded, and deciding again gives none")
+    elsewhere = Scribe()
+    elsewhere.begin(logic=999)
+    assert verdict(log(elsewhere)) == (
+        ExitCode.ENGINE_MISSING, "pool-a: nothing was decided again, as the engine that decided it is not kept here",
+    )  # fmt: skip
 
 
 async def test_what_is_decided_again_is_what_was_checked(scribe: Scribe) -> None:

@@ -139,8 +139,16 @@ def _verdict(found: Replayed) -> Text:
         return Text(f"{found['domain']}: deciding again gives something else", "bold red")
     if found["error"]:
         return Text(f"{found['domain']}: the log could not be replayed to its end", "bold red")
+    if found["turns_of_other_engines"] and not found["turns_decided_again"]:
+        return Text(
+            f"{found['domain']}: nothing was decided again, as the engine that decided it is not kept here", "bold yellow"
+        )
     if found["turns_of_other_engines"]:
         return Text(f"{found['domain']}: what was decided again is the same, byte for byte; not all of it was", "bold yellow")
+    if not found["turns"] and not found["decisions"]:
+        return Text(f"{found['domain']}: no turn has come to its end, so there is nothing to decide again yet", "bold yellow")
+    if not found["decisions"]:
+        return Text(f"{found['domain']}: no decision is recorded, and deciding again gives none", "bold green")
     return Text(f"{found['domain']}: decided again, every byte is the same", "bold green")
 
 
