@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from bailiff_core.canonical import canonical_json
 from bailiff_core.records import Wire, record_hash
 from bailiff_core.records.merkle import Frontier, Subtree, consistency_path, consistent, included, inclusion_path, leaf_hash
+from bailiff_core.words import count_text
 
 from .envelope import Unacceptable, unwrap
 from .identity import key_id, new_private_key
@@ -133,7 +134,7 @@ def check_seal(seal: LogSealed, domain: str) -> None:
     """Whether its key signed it. Raises `Disproved`."""
     signed = [SEAL_TAG, domain, seal.identity, seal.size, seal.root, seal.hash, seal.sealed_at]
     if not _signed(seal.key, seal.signature, signed):
-        raise Disproved(f"the seal over {seal.size} records: its signature does not fit key {seal.key}")
+        raise Disproved(f"{_what(seal)}: its signature does not fit key {seal.key}")
 
 
 @dataclass
@@ -206,7 +207,7 @@ class SealChain:
         known = next((each for each in reversed(self.seals) if each.size == seal.size), None)
         if known is not None:
             if (known.root, known.hash) != (seal.root, seal.hash):
-                raise Disproved(f"two seals over {seal.size} records name different roots")
+                raise Disproved(f"two seals over {count_text(seal.size, 'record')} name different roots")
             return
         last = self.last
         if last is not None:
@@ -222,7 +223,7 @@ class SealChain:
 def _what(body: SealBody) -> str:
     if isinstance(body, SealsSetAside):
         return f"the seals over more than {body.size} and up to {body.lost} records"
-    return f"the seal over {body.size} records" if isinstance(body, LogSealed) else f"key {body.key}"
+    return f"the seal over {count_text(body.size, 'record')}" if isinstance(body, LogSealed) else f"key {body.key}"
 
 
 def standing(seals: Iterable[SealBody]) -> list[LogSealed | SealingKey]:
@@ -314,7 +315,7 @@ class SealedWalk:
         if closing is None or closing.size != tree.size or self._next != len(self.chain.seals) - 1:
             return False
         if not consistent(tree.size, seal.size, closing.path, tree.root(), bytes.fromhex(seal.root)):
-            self.problem = f"records {self.sound} to {tree.size - 1} are not those under the seal over {seal.size} records"
+            self.problem = f"records {self.sound} to {tree.size - 1} are not those under {_what(seal)}"
         return not self.problem
 
 
@@ -379,7 +380,7 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
     vouched = _handed_down(seal, domain, keys, trusted)
     leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
-        raise Disproved(f"{domain}#{seq} with these bytes is not under the seal over {seal.size} records")
+        raise Disproved(f"{domain}#{seq} with these bytes is not under {_what(seal)}")
     return Proved(domain, seq, wire, seal, vouched)
 
 

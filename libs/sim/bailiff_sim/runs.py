@@ -200,6 +200,6 @@ def check_classes(source: Trace, workload: Workload, label: str, policy: Policy)
         strangers = [job.project for _, job in workload.demands() if job.project not in projects]
         if strangers:
             raise ValueError(
-                f"{label}: {len(strangers)} jobs of {source.name} are of projects that it lacks, such as {strangers[0]!r}: "
-                "add them, or one called 'default' for all of those"
+                f"{label}: it lacks the projects of {count_text(len(strangers), 'job')} of {source.name}, such as "
+                f"{strangers[0]!r}: add them, or one called 'default' for all of those"
             )

@@ -16,6 +16,11 @@ from bailiff_sim.traces import catalogue
 
 TINY = ("tiresias-60", "--jobs", "20", "--cluster", "2x4", "--mix", "inference=30", "--mix", "train=70")
 
+ONE_JOB = (
+    "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|State|AllocTRES\n"
+    "1|u|vision|p|high|2026-03-01T00:00:00|2026-03-01T00:00:01|2026-03-01T01:00:00|COMPLETED|gres/gpu=2,node=1\n"
+)
+
 
 def bailiff(*words: object) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
@@ -91,14 +96,23 @@ def test_a_policy_with_a_fault_is_no_policy_to_run(tmp_path: Path) -> None:
 
 def test_words_that_stand_for_no_class_yet_are_told(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.txt"
-    jobs.write_text(
-        "JobIDRaw|User|Account|Partition|QOS|Submit|Start|End|State|AllocTRES\n"
-        "1|u|a|p|high|2026-03-01T00:00:00|2026-03-01T00:00:01|2026-03-01T01:00:00|COMPLETED|gres/gpu=2,node=1\n"
-    )
+    jobs.write_text(ONE_JOB)
     assert "high: jobs with this word are of the policy's default class" in bailiff("simulate", f"slurm:{jobs}").output
     assert bailiff("simulate", f"slurm:{jobs.rename(tmp_path / 'jobs+more.txt')}").exit_code == ExitCode.DONE
     jobs = tmp_path / "jobs+more.txt"
     assert "with this word" not in bailiff("simulate", f"slurm:{jobs}", "--class", "high=inference").output
+
+
+def test_a_policy_without_the_projects_of_the_trace_is_told_how_many_jobs_they_have(tmp_path: Path) -> None:
+    jobs, policy = tmp_path / "jobs.txt", tmp_path / "narrow.yaml"
+    jobs.write_text(ONE_JOB)
+    policy.write_text(
+        "priority_classes:\n- {name: train, value: 50, preemptible: true, global_default: true}\nprojects:\n- {name: speech}\n"
+    )
+    found = bailiff("simulate", f"slurm:{jobs}", "--policy", policy)
+    assert found.exit_code == ExitCode.USAGE
+    assert "narrow: it lacks the projects of 1 job of " in found.stderr.replace("\n", " "), found.stderr
+    assert "such as 'vision': add them" in found.stderr.replace("\n", " "), found.stderr
 
 
 def test_too_large_a_cluster_is_said() -> None:

@@ -8,9 +8,12 @@ from tests.unit.client.kit import AnsweringBus, Run, Scribe, command_on
 
 from bailiff.eventline.words import demand_text
 from bailiff_bus.complaints import complaints
+from bailiff_bus.identity import new_private_key
+from bailiff_bus.seals import Disproved, check_seal, make_seal
 from bailiff_core.explain.victims import REFUSALS
 from bailiff_core.model.demand import JobDemand, TaskGroup
 from bailiff_core.records import facts
+from bailiff_core.records.merkle import Frontier, leaf_hash
 
 
 @pytest.fixture
@@ -82,3 +85,11 @@ def test_nobody_is_told_that_a_job_that_waits_needs_no_room() -> None:
 def test_a_duration_above_ten_years_is_told_in_days() -> None:
     error = {"type": "less_than_equal", "loc": ("grace",), "input": "99999d", "ctx": {"le": 315_360_000_000_000}, "msg": ""}
     assert complaints([error]) == 'grace: expected at most 3650d, found "99999d"'  # type: ignore[list-item]
+
+
+def test_a_seal_over_one_record_says_one_record() -> None:
+    tree = Frontier()
+    tree.append(leaf_hash(b"0" * 32))
+    seal = make_seal(new_private_key(), "pool-a", "0" * 64, tree, "0" * 64, sealed_at=1)
+    with pytest.raises(Disproved, match=r"^the seal over 1 record: its signature does not fit key"):
+        check_seal(seal.model_copy(update={"sealed_at": 2}), "pool-a")

@@ -306,7 +306,7 @@ async def prove(
         chain, _ = chain_of(source)
         seal = next((each for each in chain.seals if each.size > seq), None)
         if seal is None:
-            last = f"the last seal is over {chain.seals[-1].size} records" if chain.seals else "there is no seal yet"
+            last = f"the last seal is over {count_text(chain.last.size, 'record')}" if chain.last else "there is no seal yet"
             raise Problem(ExitCode.NOT_FOUND, f"{source.domain}#{seq} is not under a seal: {last}")
         keys = chain.handovers[: chain.keys.index(seal.key) + 1]
         proof = await proofs.prove(source, seq, seal, keys)
@@ -315,7 +315,7 @@ async def prove(
         session.out.out(text, highlight=False, end="")
         return
     write(to, text)
-    session.say(f"{to}: {source.domain}#{seq} under the seal over {seal.size} records, by key {seal.key}")
+    session.say(f"{to}: {source.domain}#{seq} under the seal over {count_text(seal.size, 'record')}, by key {seal.key}")
 
 
 async def check_proof(
