@@ -86,6 +86,17 @@ def test_what_cannot_be_run_is_said(words: tuple[str, ...], said: str) -> None:
     assert said in found.stderr.replace("\n", " "), found.stderr
 
 
+def test_what_the_manifest_says_is_not_said_beside_again() -> None:
+    words = ("--seeds", "3", "--cluster", "2x4", "--daily-quotas", "--baseline", "fifo", "--save-time", "30s", "-o", "json")
+    found = bailiff("simulate", "tiresias-60", *words, "--again", "m.json", "--manifest", "new.json")
+    assert found.exit_code == ExitCode.USAGE
+    assert "leave out the trace, --cluster, --baseline, --seeds, --save-time, --daily-quotas\n" in found.stderr
+    found = bailiff("policy", "tune", "--again", "m.json", "--knob", "eviction.grace=1s,2s", "--high", "60")
+    assert found.exit_code == ExitCode.USAGE
+    assert "leave out --knob, --high\n" in found.stderr
+    assert "m.json: No such file" in bailiff("simulate", "--again", "m.json", "--manifest", "new.json", "-o", "json").stderr
+
+
 def test_a_policy_with_a_fault_is_no_policy_to_run(tmp_path: Path) -> None:
     policy = tmp_path / "odd.yaml"
     policy.write_text("priority_classes:\n- {name: train, value: 50, preemptible: true, global_default: true}\npreempt: {}\n")

@@ -15,9 +15,10 @@ from bailiff.simulating import simulator
 from bailiff.tables.style import MOST_WIDTH, Unsqueezed, table
 from bailiff.written import check, write
 
-from .session import Session, command
+from .session import SHARED, Session, command
 
 PANEL = "Machines and pools"
+BESIDE_AGAIN = ("again", "manifest", "report", "log", *SHARED)
 NO_POOL = ("domain", "kafka", "actor", "key", "settings")
 
 
@@ -33,7 +34,9 @@ def opt(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A00
 
 Cluster = Annotated[str | None, opt("--cluster", help="Machines, as in 16x8 or 4x8xH100-80GB,8x2, or a real one by name.")]
 Manifest = Annotated[Path | None, typer.Option("--manifest", metavar="FILE", help="Write what runs it again, exactly.")]
-Again = Annotated[Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, and compare.")]
+Again = Annotated[
+    Path | None, typer.Option("--again", metavar="MANIFEST", help="Run a manifest again, which says all of it, and compare.")
+]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="How many seeds, from 0 on: for --mix and --mtbf.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Only the first so many jobs.")]
 Compress = Annotated[float, typer.Option("--compress", min=0.001, help="Divide the gaps between arrivals by this.")]
@@ -53,6 +56,7 @@ Release = Annotated[str, opt("--release-delay", metavar="DURATION", help="From a
 
 async def simulate(
     session: Session,
+    context: typer.Context,
     trace: Annotated[
         str | None, typer.Argument(metavar="TRACE", help="A trace by name, or FORMAT:FILE; --list names them.")
     ] = None,
@@ -96,8 +100,7 @@ async def simulate(
     before: dict[str, Any] | None = None
     with simulating.told():
         if again is not None:
-            if trace is not None or policy:
-                raise Problem(ExitCode.USAGE, "--again says all of it: leave out the trace and the policies")
+            check_alone(context)
             before = simulating.manifest_of(again, "simulate")
             ask = runs.ask_from(before.get("ask", {}))
             source = simulator("traces.catalogue").trace(ask.trace)
@@ -145,6 +148,18 @@ async def simulate(
     if before is not None:
         for line in simulating.compare(before, json.loads(told), _digests):
             session.say(line)
+
+
+def check_alone(context: typer.Context) -> None:
+    """Raise `Problem` where the command line says, beside `--again`, what its manifest says."""
+    said = []
+    for each in context.command.params:
+        source = context.get_parameter_source(each.name or "")
+        if source is not None and source.name == "COMMANDLINE" and each.name not in BESIDE_AGAIN:
+            said.append("the trace" if each.param_type_name == "argument" else each.opts[0])
+    if said:
+        text = f"--again: its manifest says all of it; leave out {', '.join(said)}"
+        raise Problem(ExitCode.USAGE, text, "it takes only where to write what comes of it: --report, --manifest and the like")
 
 
 def _run(runs: Any, ask: Any, source: Any, tell: Any, log: Path | None) -> tuple[list[Any], list[str]]:

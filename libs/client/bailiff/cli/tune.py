@@ -14,11 +14,28 @@ from bailiff.written import check, write
 from bailiff_core.words import count_text
 
 from .session import Session
-from .simulate import Again, Cluster, Compress, Every, Jobs, Length, Manifest, Mix, Restart, Save, Seeds, Skip, Tiers, shown
+from .simulate import (
+    Again,
+    Cluster,
+    Compress,
+    Every,
+    Jobs,
+    Length,
+    Manifest,
+    Mix,
+    Restart,
+    Save,
+    Seeds,
+    Skip,
+    Tiers,
+    check_alone,
+    shown,
+)
 
 
 async def tune(
     session: Session,
+    context: typer.Context,
     trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="As for bailiff simulate.")] = None,
     knob: Annotated[
         list[str] | None, typer.Option("--knob", metavar="PLACE=VALUE,...", help="A place of the policy and values; repeat it.")
@@ -55,8 +72,7 @@ async def tune(
     before: dict[str, Any] | None = None
     with simulating.told():
         if again is not None:
-            if trace is not None or policy is not None or knob or knobs is not None:
-                raise Problem(ExitCode.USAGE, "--again says all of it: leave out the trace, the policy and the knobs")
+            check_alone(context)
             before = simulating.manifest_of(again, "policy tune")
             search = tuning.search_from(before)
             source = catalogue.trace(search.ask.trace)
