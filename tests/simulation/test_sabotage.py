@@ -15,6 +15,7 @@ from bailiff_eviction_executor import owed
 from bailiff_node_agent.disk import Fences
 from bailiff_node_agent.tasks.stages import Stages
 
+from .faults import Event
 from .plan import Plan, plan_of
 from .shrink import fewest, kind_of, shrink
 from .world import run
@@ -85,6 +86,16 @@ def settled_before_the_forgotten_are_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(loss.Settling, "is_over", lambda *_: True)
 
 
+def forgotten_agents_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """After a loss admission asks only the agents that the log still knows."""
+
+    async def never(*_: object) -> int:
+        return 0
+
+    patch.setattr(loss, "kept_since", never)
+    patch.setattr(loss.Settling, "_note", lambda *_: None)
+
+
 def a_failure_is_blamed_on_whoever_gave_occasion(patch: pytest.MonkeyPatch) -> None:
     """A report that makes room for a job on which deciding fails is rejected, instead of the job held."""
     patch.setattr("bailiff_admission.writer._culprit", lambda *_: None)
@@ -134,6 +145,22 @@ def test_sabotage_where_a_certain_fault_happens_is_noticed(
     assert found.violation is not None
     print(sabotage.__name__, found.violation)
     assert kind_of(run(spared(found.plan)).violation or "") != kind_of(found.violation)
+
+
+def forgets_its_agents(seed: int) -> Plan:
+    """What agents have said is gone, and then the log back to its beginning, so also that they have joined."""
+    gone, cut = Event(20.0, "inputs-gone", "everybody", 1.0), Event(21.0, "log-cut", "everybody", 3.0, messages=100)
+    return replace(plan_of(seed), events=(gone, cut))
+
+
+def test_a_log_that_has_forgotten_its_agents_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        forgotten_agents_are_not_waited_for(patch)
+        early = [outcome for outcome in map(run, map(forgets_its_agents, range(12))) if outcome.violation is not None]
+    assert early, "it was never noticed that they still run something"
+    for outcome in early:
+        assert "which the log has forgotten" in (outcome.violation or "")
+        assert run(outcome.plan).violation is None
 
 
 def test_a_seed_that_fails_shrinks_to_a_short_story_that_still_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,11 @@ class Liveness:
         """Something was appended at this time, just now as far as this writer can tell."""
         self._broker = (append_time, self._ambient.boot())
 
+    def broker_now(self) -> int:
+        """What the broker's clock shows now, as far as this writer can tell."""
+        append_time, at = self._broker
+        return append_time + (self._ambient.boot() - at)
+
     def looked(self, at_end: bool) -> None:
         """The writer has looked at its inputs. Behind, or late to look: the watch begins anew."""
         boot = self._ambient.boot()
@@ -69,8 +74,7 @@ class Liveness:
 
     def _silence(self, node: Node, boot: int) -> int:
         """µs since the node's last report was appended, on the broker's clock; counted from the watch if none was seen."""
-        append_time, at = self._broker
         last = self._heard.get(f"{node.name}/{node.incarnation}")
         if last is None:
             return boot - self._watching_since
-        return max(0, append_time + (boot - at) - last)
+        return max(0, self.broker_now() - last)

@@ -10,6 +10,7 @@ from bailiff_bus import topics
 from bailiff_bus.envelope import Unacceptable, domain_of, unwrap
 from bailiff_bus.identity import Identity, verify
 from bailiff_bus.messages import AcceptTruncation, NodeAnnounced, NodeHeartbeat, ReportBody, RequestBody
+from bailiff_bus.messages.commands import CommandBody
 from bailiff_bus.port import Bus, Message, OffsetGone
 from bailiff_core.model.pool import Pool
 from bailiff_core.records.payload import Fact
@@ -91,8 +92,26 @@ def _look(pool: Pool, node: str, told: list[Position]) -> None:
 
 async def newest(bus: Bus, topic: str, domain: str, count: int, positions: dict[str, int]) -> list[Message]:
     """The last messages about the domain, `count` at most of each partition, none before these positions."""
-    ends = {partition: span.end for partition, span in (await bus.spans(topic)).items()}
-    begins = {at: max(positions.get(f"{topic}/{at}", 0), end - count) for at, end in ends.items()}
+    spans = await bus.spans(topic)
+    begins = {at: max(positions.get(f"{topic}/{at}", 0), span.begin, span.end - count) for at, span in spans.items()}
+    found = await _between(bus, topic, begins, {at: span.end for at, span in spans.items()})
+    return [message for message in found if domain_of(message) == domain]
+
+
+async def kept_since(bus: Bus, topic: str, now: int) -> int:
+    """When the oldest message that is left was appended, µs, in the partition that goes back least; now where none is left.
+
+    0 where nothing was ever deleted.
+    """
+    begins = {at: span.begin for at, span in (await bus.spans(topic)).items() if span.begin > 0}
+    oldest = dict.fromkeys(begins, now)
+    for message in await _between(bus, topic, begins, {at: begin + 1 for at, begin in begins.items()}):
+        oldest[message.partition] = min(message.time, oldest[message.partition])
+    return max(oldest.values(), default=0)
+
+
+async def _between(bus: Bus, topic: str, begins: dict[int, int], ends: dict[int, int]) -> list[Message]:
+    """What these partitions hold from `begins` on, at least up to `ends`; less where they are cut short meanwhile."""
     unread = [(topic, at, begin) for at, begin in begins.items() if begin < ends[at]]
     if not unread:
         return []
@@ -101,9 +120,9 @@ async def newest(bus: Bus, topic: str, domain: str, count: int, positions: dict[
     try:
         while any(reader.position(topic, at) < ends[at] for _, at, _ in unread):
             messages = await reader.read(wait=LONGEST_WAIT)
-            found += [message for message in messages if domain_of(message) == domain]
+            found += messages
             if not messages:  # that topic may have been cut short, too
-                ends = {partition: span.end for partition, span in (await bus.spans(topic)).items()}
+                ends = {at: min(ends[at], span.end) for at, span in (await bus.spans(topic)).items() if at in ends}
     except OffsetGone:
         pass  # what is left of them comes in its turn
     finally:
@@ -117,22 +136,54 @@ class Settling:
 
     What they had said before is read anew meanwhile, so the log learns again what it has forgotten. What it cannot learn
     (attempts that it never placed, as far as it knows) is ended.
+
+    Where reports are lost, too, the log may have forgotten an agent altogether. One that was heard of is waited for until its
+    lease is over, and the margin: then none of its tasks lives. Where the reports that are kept do not go back so far, there may
+    be agents that nobody has heard of, and these are waited for, too.
+
+    until: where the reports ended when this writer began. kept_since: what was said before may be lost. Times on the broker's
+    clock, µs.
     """
 
     until: dict[str, int] = field(default_factory=dict)
-    _said: dict[str, str] = field(default_factory=dict)
+    kept_since: int = 0
+    _spoke: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
 
-    def heard(self, pool: Pool, report: ReportBody) -> bool:
+    async def begin(self, pool: Pool, bus: Bus, now: int) -> None:
+        """Look for agents in what is kept of reports and commands."""
+        self.until = await ends_of_reports(bus)
+        self.kept_since = await kept_since(bus, topics.NODE_REPORTS.name, now)
+        for topic, count in ((topics.NODE_REPORTS, NEWEST_REPORTS), (topics.NODE_COMMANDS, NEWEST_COMMANDS)):
+            for message in await newest(bus, topic.name, pool.domain, count, {}):
+                with suppress(Unacceptable):
+                    body = unwrap(message, accept=(ReportBody, CommandBody)).body
+                    assert isinstance(body, ReportBody | CommandBody)
+                    self._note(body.node, body.incarnation, message.time)
+
+    def heard(self, pool: Pool, report: ReportBody, append_time: int) -> bool:
         """Take the report into account. False where the agent has to be asked for an inventory."""
+        if not pool.unsettled:
+            return True
+        self._note(report.node, report.incarnation, append_time)
         if isinstance(report, NodeAnnounced) and (report.fence.heard is None or report.fence.heard >= pool.epoch):
-            self._said[report.node] = report.incarnation
-        return not pool.unsettled or self._said.get(report.node) == report.incarnation
+            self._said.add(report.incarnation)
+        return report.incarnation in self._said
 
-    def is_over(self, pool: Pool, positions: dict[str, int]) -> bool:
-        """All reports from before were read, and every node has said what it runs, or was declared lost."""
+    def is_over(self, pool: Pool, positions: dict[str, int], now: int) -> bool:
+        """All reports from before were read, and every node has said what it runs, was declared lost, or can run nothing now."""
         if any(positions.get(name, 0) < end for name, end in self.until.items()):
             return False
-        return all(node.state == "lost" or self._said.get(node.name) == node.incarnation for node in pool.nodes.values())
+        if any(node.state != "lost" and node.incarnation not in self._said for node in pool.nodes.values()):
+            return False
+        answered = self._said | {node.incarnation for node in pool.nodes.values()}
+        forgotten = [at for at, incarnation in self._spoke.values() if incarnation not in answered]
+        longest = pool.rules.nodes.lease + pool.rules.nodes.lost_margin
+        return all(at + longest <= now for at in (self.kept_since, *forgotten))
+
+    def _note(self, node: str, incarnation: str, at: int) -> None:
+        """The last incarnation of each node counts: its inventory tells of what the ones before have left."""
+        self._spoke[node] = max((at, incarnation), self._spoke.get(node, (0, "")))
 
 
 async def ends_of_reports(bus: Bus) -> dict[str, int]:

@@ -121,6 +121,7 @@ class Reading:
     def _report(self, pool: Pool, message: Message, report: ReportBody, found: Read) -> list[Fact]:
         self._liveness.heard(report.node, report.incarnation, message.time)
         look_at_report(pool, report)
+        has_said = self.settling.heard(pool, report, message.time)
         if isinstance(report, NodeAnnounced):
             for key in [key for key in self.orphans if key[0] == report.node]:
                 del self.orphans[key]
@@ -134,7 +135,7 @@ class Reading:
             if joined is not None and joined.state == "lost":
                 found.missed = report  # it lives after all: let it announce itself, and it joins anew
         number = self._numbers.take(report, joined_node(pool, report))
-        if not self.settling.heard(pool, report) or number == "gap" or not self._numbers.complete(report):
+        if not has_said or number == "gap" or not self._numbers.complete(report):
             found.missed = report
         if isinstance(report, TaskReport) and isinstance(report, TaskIsReleased):
             self.orphans.pop((report.node, report.job, report.attempt, report.task), None)

@@ -44,7 +44,7 @@ from .inputs import Inputs, Lost, Moved
 from .intake import Rejected
 from .letters import send_late_letters, send_letters
 from .liveness import Liveness
-from .loss import BeyondTheLog, accepted, beyond_log, ends_of_reports, look_for_loss
+from .loss import BeyondTheLog, accepted, beyond_log, look_for_loss
 from .outbox import Outbox
 from .reading import Read, Reading
 from .rejections import Rejections
@@ -109,7 +109,8 @@ class Writer:
             self._inputs = Inputs(self._view.bus, self._ambient, self._pool.inputs)
             self._moved = Moved(self._pool.inputs, started)
             await look_for_loss(self._pool, self._view.bus, self._inputs.positions, fencing.heard)
-            self._reading.settling.until = await ends_of_reports(self._view.bus)
+            if self._pool.unsettled:
+                await self._reading.settling.begin(self._pool, self._view.bus, self._liveness.broker_now())
             await self._answers.fence_all(self._pool)  # old commands are dead before the first decision of this epoch
             if self._pool.unsettled:
                 await self._answers.ask_for_inventories(self._pool)
@@ -133,6 +134,7 @@ class Writer:
         started = await self._writer.begin(self._first_records, self._view.take)
         self._digests.begin(self._view.digest_seq, boot)
         self._check_clock(started.append_time, boot)
+        self._liveness.broker_time(started.append_time)
         self._log.info("writing", epoch=self._pool.epoch, seq=started.record.seq)
         return started.record.seq
 
@@ -261,7 +263,7 @@ class Writer:
             if job in pool.jobs and pool.jobs[job].held_because is None
         ]
         facts += self._rejections.due(pool, self._clock)
-        if pool.unsettled and not self._reading.orphans and self._reading.settling.is_over(pool, self._inputs.positions):
+        if pool.unsettled and not self._reading.orphans and self._settled():
             facts.append(LogSettled())
         if not first:
             facts += self._liveness.judge(pool)
@@ -274,6 +276,9 @@ class Writer:
         if facts:
             self._advanced = boot
         return facts
+
+    def _settled(self) -> bool:
+        return self._reading.settling.is_over(self._pool, self._inputs.positions, self._liveness.broker_now())
 
     def _read(self, message: Message) -> Read | None:
         blame = self._suspects.guilty.get(place(message))

@@ -3,13 +3,18 @@
 import pytest
 from tests.unit.admission.test_reports import announced, report
 
-from bailiff_admission.loss import BeyondTheLog, Settling, beyond_log, look_at_command, look_at_report
-from bailiff_bus.messages import Evict, Fence, NodeHeartbeat
+from bailiff_admission.loss import BeyondTheLog, Settling, beyond_log, look_at_command, look_at_report, newest
+from bailiff_bus import topics
+from bailiff_bus.envelope import wrap
+from bailiff_bus.memory import MemoryCluster
+from bailiff_bus.messages import Evict, Fence, NodeHeartbeat, SendInventory
 from bailiff_bus.messages.commands import CommandBody, Order
 from bailiff_bus.messages.reports import FenceSeen
 from bailiff_bus.port import Message
 from bailiff_core.canonical import canonical_json
-from bailiff_core.records.facts import LogTruncated
+from bailiff_core.records.facts import LogTruncated, NodeLost
+
+NOW = 1_800_000_000_000_000  # µs UTC
 
 
 def sent(body: CommandBody) -> Message:
@@ -65,19 +70,127 @@ def test_what_was_given_up_is_no_loss_any_more(story):
         look_at_command(pool, sent(fence(pool.epoch + 2)))
 
 
-def test_a_log_has_settled_when_every_node_has_answered_this_writer_and_what_came_before_was_read(story):
+def cut_short(story):
+    """The operator has accepted that a part of the log is lost."""
     story.turn(LogTruncated(request=story.request(), epoch=story.pool.epoch, seq=story.pool.seq + 9))
-    pool, settling = story.pool, Settling(until={"bailiff.node-reports/0": 7})
+    return story.pool
+
+
+def inventory(pool, node, incarnation, heard=None):
+    body = announced(node)
+    seen = FenceSeen(heard=pool.epoch if heard is None else heard)
+    return body.model_copy(update={"incarnation": incarnation, "fence": seen})
+
+
+def all_answer(settling, pool):
+    for node in pool.nodes.values():
+        assert settling.heard(pool, inventory(pool, node.name, node.incarnation), NOW)
+
+
+def longest_life(pool):
+    """Without a word to Kafka, of an agent's tasks."""
+    return pool.rules.nodes.lease + pool.rules.nodes.lost_margin
+
+
+def test_a_log_has_settled_when_every_node_has_answered_this_writer_and_what_came_before_was_read(story):
+    pool, settling = cut_short(story), Settling(until={"bailiff.node-reports/0": 7})
     nodes = [node for node in pool.nodes.values() if node.state != "lost"]
 
     def says(node, heard):
-        body = announced(node.name).model_copy(update={"incarnation": node.incarnation, "fence": FenceSeen(heard=heard)})
-        return settling.heard(pool, body)
+        return settling.heard(pool, inventory(pool, node.name, node.incarnation, heard), NOW)
 
     before = [says(node, heard=pool.epoch - 1) for node in nodes]
     assert not any(before), "they said it to another writer: they are to be asked"
-    assert not settling.is_over(pool, {"bailiff.node-reports/0": 7})
+    assert not settling.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
     now = [says(node, heard=pool.epoch) for node in nodes]
     assert all(now)
-    assert not settling.is_over(pool, {"bailiff.node-reports/0": 6})
-    assert settling.is_over(pool, {"bailiff.node-reports/0": 7})
+    assert not settling.is_over(pool, {"bailiff.node-reports/0": 6}, NOW)
+    assert settling.is_over(pool, {"bailiff.node-reports/0": 7}, NOW)
+
+
+def test_a_node_that_the_log_has_forgotten_is_waited_for_once_it_was_heard_of(story):
+    pool, settling = cut_short(story), Settling()
+    all_answer(settling, pool)
+    assert not settling.heard(pool, report(NodeHeartbeat, node="n9"), NOW), "it is to be asked"
+    assert not settling.is_over(pool, {}, NOW)
+    assert settling.heard(pool, inventory(pool, "n9", "n9-life-1"), NOW + 1)
+    assert settling.is_over(pool, {}, NOW + 1)
+
+
+def test_a_node_that_the_log_has_forgotten_and_that_falls_silent_is_waited_for_until_its_tasks_cannot_live(story):
+    pool, settling = cut_short(story), Settling()
+    all_answer(settling, pool)
+    settling.heard(pool, report(NodeHeartbeat, node="n9"), NOW)
+    assert not settling.is_over(pool, {}, NOW + longest_life(pool) - 1)
+    assert settling.is_over(pool, {}, NOW + longest_life(pool))
+
+
+def test_a_node_that_has_joined_anew_in_what_is_lost_is_waited_for_although_its_name_is_known(story):
+    pool, settling = cut_short(story), Settling()
+    all_answer(settling, pool)
+    settling.heard(pool, report(NodeHeartbeat, node="n1", life=7), NOW)
+    assert not settling.is_over(pool, {}, NOW)
+
+
+def test_a_node_that_was_declared_lost_is_not_waited_for_again_because_it_spoke_before(story):
+    story.turn(NodeLost(node="n2", last_heard=0))
+    pool, settling = cut_short(story), Settling()
+    settling.heard(pool, report(NodeHeartbeat, node="n2"), NOW)
+    settling.heard(pool, inventory(pool, "n1", "n1-life-1"), NOW)
+    assert settling.is_over(pool, {}, NOW)
+
+
+HEARTBEAT = report(NodeHeartbeat, node="n9")
+QUESTION = SendInventory(node="n9", incarnation="n9-life-1", sender="admission", sender_epoch=1)
+
+
+@pytest.mark.parametrize(("topic", "body"), [(topics.NODE_REPORTS, HEARTBEAT), (topics.NODE_COMMANDS, QUESTION)])
+async def test_a_node_that_only_an_earlier_writer_has_heard_or_spoken_to_is_waited_for_too(story, topic, body):
+    pool, bus, settling = cut_short(story), Topics(), Settling()
+    bus.put(topic, body, at=NOW - 5)
+    await settling.begin(pool, bus.client("admission"), NOW)
+    all_answer(settling, pool)
+    assert not settling.is_over(pool, settling.until, NOW - 5 + longest_life(pool) - 1)
+    assert settling.is_over(pool, settling.until, NOW - 5 + longest_life(pool))
+
+
+@pytest.mark.parametrize(("left", "since"), [(0, NOW), (1, NOW - 20)])
+async def test_where_reports_are_lost_too_whoever_may_have_spoken_in_them_is_waited_for(story, left, since):
+    pool, bus = cut_short(story), Topics()
+    for at in (NOW - 30, NOW - 20):
+        bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, node="n1"), at=at)
+    bus.keep_newest(topics.NODE_REPORTS, left)
+    settling = Settling()
+    await settling.begin(pool, bus.client("admission"), NOW)
+    all_answer(settling, pool)
+    assert settling.until == {"bailiff.node-reports/0": 2}
+    assert not settling.is_over(pool, settling.until, since + longest_life(pool) - 1)
+    assert settling.is_over(pool, settling.until, since + longest_life(pool))
+
+
+async def test_the_newest_messages_are_found_where_the_oldest_are_gone():
+    bus = Topics()
+    for number in range(5):
+        bus.put(topics.NODE_REPORTS, report(NodeHeartbeat, number=number), at=NOW)
+    bus.keep_newest(topics.NODE_REPORTS, 2)
+    for count, positions, offsets in ((100, {}, [3, 4]), (1, {}, [4]), (100, {"bailiff.node-reports/0": 4}, [4])):
+        found = await newest(bus.client("admission"), topics.NODE_REPORTS.name, "test", count, positions)
+        assert [message.offset for message in found] == offsets
+
+
+class Topics(MemoryCluster):
+    """Reports and commands, each appended when the story says."""
+
+    def __init__(self):
+        super().__init__(lambda: self.at)
+        self.at = NOW
+        for topic in (topics.NODE_REPORTS, topics.NODE_COMMANDS):
+            self.add_partitions(topic.name, 1)
+
+    def put(self, topic, body, at):
+        self.at = at
+        self.store(topic.name, 0, None, *wrap(body, source="/some", id="1", domain="test", time_us=at))
+
+    def keep_newest(self, topic, left):
+        """Retention deletes the others."""
+        self.trim(topic.name, 0, self.partitions(topic.name)[0].end - left)
