@@ -257,6 +257,26 @@ async def test_limit_and_position(world: World) -> None:
     assert await reader.read(wait=0) == []
 
 
+async def test_who_reads_much_gives_way_to_others(world: World) -> None:
+    topic, bus = await world.topic(1), await world.client()
+    await send(bus, topic, *(b"%d" % n for n in range(50)))
+    reader = await bus.reader([(topic, 0, 0)])
+    await reader.read(limit=10, wait=5)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    another = asyncio.create_task(other())
+    for number in range(4):
+        assert len(await reader.read(limit=10, wait=5)) == 10
+        assert turns > number
+    another.cancel()
+
+
 async def test_a_waiting_read_wakes(world: World) -> None:
     topic, bus = await world.topic(2), await world.client()
     reader = await bus.reader([(topic, 0, 0), (topic, 1, 0)])

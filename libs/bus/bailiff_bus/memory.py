@@ -14,7 +14,20 @@ from operator import attrgetter
 from typing import Protocol
 from zlib import crc32
 
-from .port import Batch, BusUnavailable, Headers, Message, OffsetGone, Ownership, Parcel, Producer, Reader, Receipt, Span
+from .port import (
+    AT_ONCE,
+    Batch,
+    BusUnavailable,
+    Headers,
+    Message,
+    OffsetGone,
+    Ownership,
+    Parcel,
+    Producer,
+    Reader,
+    Receipt,
+    Span,
+)  # fmt: skip
 from .topics import TOPICS, check_size
 
 At = tuple[str, int]
@@ -255,10 +268,11 @@ class MemoryReader:
         self._positions: dict[At, int] = {(topic, partition): offset for topic, partition, offset in positions}
         self._visible: dict[At, tuple[int, float]] = {}  # the offset asked about last, and when it can be seen
 
-    async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:
+    async def read(self, limit: int = AT_ONCE, wait: float = 0.5) -> list[Message]:
         """What is there, at most `limit`; waits up to `wait` seconds for a first message."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
+        await asyncio.sleep(0)
         while True:
             await self._bus.alive()
             found, next_look = self._take(limit, loop.time())

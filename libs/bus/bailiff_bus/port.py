@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+AT_ONCE = 100  # messages: each is some sixty objects, and of a thousand the first have left the processor's cache too early
 Headers = tuple[tuple[str, bytes], ...]
 Parcel = tuple[bytes | None, Headers, bytes]  # what is sent: key, headers, value
 
@@ -62,8 +63,11 @@ class OffsetGone(Exception):
 class Reader(Protocol):
     """Reads given partitions from given offsets, in offset order within each partition."""
 
-    async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:
-        """What is there, at most `limit`; waits up to `wait` seconds for a first message. Raises `OffsetGone`."""
+    async def read(self, limit: int = AT_ONCE, wait: float = 0.5) -> list[Message]:
+        """What is there, at most `limit`; waits up to `wait` seconds for a first message. Raises `OffsetGone`.
+
+        Gives way to others once, also where much is there.
+        """
         ...
 
     def follow(self, topic: str, partition: int, offset: int) -> None:

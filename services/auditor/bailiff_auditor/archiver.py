@@ -12,7 +12,7 @@ from asyncpg import Connection
 from bailiff_bus import topics
 from bailiff_bus.logs import logger
 from bailiff_bus.metrics import Metrics
-from bailiff_bus.port import Bus, Message, OffsetGone, Reader
+from bailiff_bus.port import AT_ONCE, Bus, Message, OffsetGone, Reader
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_bus.walk import Walk
 from bailiff_core.records import Wire, record_hash
@@ -24,7 +24,6 @@ from .keeper import Batch, NotOurs, Position, mark_broken, position_of, write
 from .sealer import Sealer
 from .underway import UnderWay
 
-READ_AT_ONCE = 100  # messages as objects: a thousand leave the processor's cache before they are judged
 WRITE_AT_ONCE = 5_000  # messages, as rows
 WAIT = 0.5
 LOOK_AGAIN = 30.0
@@ -85,7 +84,6 @@ class Archiver:
                 messages = await self._read(reader, batch)
                 if messages:
                     judge.judge(batch, messages)
-                    await asyncio.sleep(0)  # what is under way takes its next step
                     if not batch.leaves:  # nothing continues: is what we archived still in the log?
                         await under_way.ended()
                         await self._confirm(reader, batch.after)
@@ -144,7 +142,7 @@ class Archiver:
     async def _read(self, reader: Reader, batch: Batch) -> list[Message]:
         """What is there; waits for it only where nothing else waits to be written."""
         try:
-            return await reader.read(min(READ_AT_ONCE, self._room(batch)), 0 if len(batch) else WAIT)
+            return await reader.read(min(AT_ONCE, self._room(batch)), 0 if len(batch) else WAIT)
         except OffsetGone as gone:
             raise self._lost(batch.after, str(gone)) from None
 

@@ -7,7 +7,7 @@ from operator import itemgetter
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from bailiff_bus.port import Headers, Message, OffsetGone, Span
+from bailiff_bus.port import AT_ONCE, Headers, Message, OffsetGone, Span
 from bailiff_bus.settings import KafkaSettings
 
 from .calls import MIB, bounded, calling, client_arguments, started
@@ -41,11 +41,12 @@ class KafkaReader:
         self._assign()
         self._heard = asyncio.get_running_loop().time()
 
-    async def read(self, limit: int = 500, wait: float = 0.5) -> list[Message]:
+    async def read(self, limit: int = AT_ONCE, wait: float = 0.5) -> list[Message]:
         """What is there, at most `limit`; waits up to `wait` seconds for a first message."""
         if not self._positions:
             await asyncio.sleep(wait)
             return []
+        await asyncio.sleep(0)  # aiokafka gives what it has at once, and nobody else would come to his turn
         try:
             async with calling(self._settings, "be read", bounded=False):
                 found = await self._consumer.getmany(timeout_ms=round(wait * 1000), max_records=limit)

@@ -12,7 +12,6 @@ from bailiff_core.records import ChainHead, Wire
 NEAR = 200  # offsets: it costs less to read over these than to go there anew
 READ_S = 0.5
 SILENT_S = 8.0
-BATCH = 500
 
 
 async def messages_at(bus: Bus, partition: int, offsets: Sequence[int]) -> list[Message]:
@@ -53,7 +52,6 @@ async def wires_from(
                     yield judge.head.next_seq - 1, wire
                     if judge.head.next_seq > until:
                         return
-            await asyncio.sleep(0)
     except (TimeoutError, BusUnavailable, OffsetGone) as error:
         raise busy(f"Kafka does not give the log's records: {error or 'no answer in time'}") from None
     finally:
@@ -62,7 +60,7 @@ async def wires_from(
 
 async def _until(reader: Reader, last: int) -> AsyncGenerator[Message, None]:
     while True:
-        for message in await reader.read(limit=BATCH, wait=READ_S):
+        for message in await reader.read(wait=READ_S):
             yield message
             if message.offset >= last:
                 return
