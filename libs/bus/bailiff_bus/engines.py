@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from .engine_identity import digest_of, sources_of
+from .engine_identity import EngineIdentity, digest_of, sources_of
 
 PACKAGE = "bailiff_core"
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
@@ -39,7 +39,7 @@ class Engine:
     logic: int
 
     def __str__(self) -> str:
-        return f"{self.release}/{self.digest[:12]}/{self.logic}"
+        return str(EngineIdentity(self.release, self.digest, self.logic))
 
     @property
     def wheel_name(self) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from bailiff_bus import engines
+from bailiff_bus.engine_identity import EngineIdentity, engine_identity
 from bailiff_bus.port import Message
 from bailiff_bus.walk import Verification, Walk
 from bailiff_core.records import Wire
@@ -210,11 +211,14 @@ def _after(point: Point, seq: int, time: str) -> bool:
 def _part(seq: int, wire: Wire) -> Part:
     data = decode(wire).data
     assert isinstance(data, WriterStarted)
-    engine: EngineUsed = {
-        "engine": f"{data.release}/{data.digest[:12]}/{data.logic}", "release": data.release, "digest": data.digest,
-        "logic": data.logic, "from_seq": -1, "to_seq": -1, "turns": 0, "decided_by": "", "advice": "",
+    return Part(seq, _used(EngineIdentity(data.release, data.digest, data.logic)))
+
+
+def _used(engine: EngineIdentity) -> EngineUsed:
+    return {
+        "engine": str(engine), "release": engine.release, "digest": engine.digest, "logic": engine.logic,
+        "from_seq": -1, "to_seq": -1, "turns": 0, "decided_by": "", "advice": "",
     }  # fmt: skip
-    return Part(seq, engine)
 
 
 # --- who decides what
@@ -226,7 +230,7 @@ def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
     if parts:
         parts[0].first = 0  # what stands before the first writer was written by it
     else:
-        parts.append(Part(0, _this_release()))
+        parts.append(Part(0, _used(engine_identity())))
     known: dict[str, tuple[EngineUsed, Decider | None]] = {}
     deciders: list[Decider] = []
     for at, part in enumerate(parts):
@@ -246,16 +250,8 @@ def _deal_out(survey: Survey, store: Path | None) -> list[Decider]:
     return deciders
 
 
-def _this_release() -> EngineUsed:
-    mine = engines.running_engine()
-    return {
-        "engine": str(mine), "release": mine.release, "digest": mine.digest, "logic": mine.logic, "from_seq": -1, "to_seq": -1,
-        "turns": 0, "decided_by": "", "advice": "",
-    }  # fmt: skip
-
-
 def _decider_of(engine: EngineUsed, own: Decider, store: Path | None) -> Decider | None:
-    mine, problem = engines.running_engine(), ""
+    mine, problem = engine_identity(), ""
     if (engine["digest"], engine["logic"]) == (mine.digest, mine.logic):
         engine["decided_by"] = "this release"
         return own
