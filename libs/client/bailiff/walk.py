@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
+from bailiff_bus.log import Entry
 from bailiff_bus.port import Message
 from bailiff_bus.seals import SealedWalk
 from bailiff_bus.walk import ORPHAN_MEANINGS, ORPHANS_SHOWN, BreakFound, OrphanFound, OrphanKind, Verification, Walk
-from bailiff_core.records import ChainHead, Record, decode
+from bailiff_core.records import ChainHead, decode
 from bailiff_core.records.merkle import Frontier
 from bailiff_core.records.wire import UnreadableRecord, time_text
 
@@ -13,7 +14,7 @@ from .problem import ExitCode, Problem
 
 __all__ = [
     "ORPHANS_SHOWN", "ORPHAN_MEANINGS", "BreakFound", "OrphanFound", "OrphanKind", "Verification", "Walk",
-    "before", "records", "unbroken", "verify",
+    "before", "entries", "unbroken", "verify",
 ]  # fmt: skip
 
 
@@ -65,13 +66,13 @@ async def before(seq: int, start: ChainHead, messages: AsyncIterable[Message]) -
         yield message
 
 
-async def records(walk: Walk, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Record, None]:
-    """The records of an unbroken log. Raises `Problem` with this advice where it is broken."""
+async def entries(walk: Walk, messages: AsyncIterable[Message], advice: str) -> AsyncGenerator[Entry, None]:
+    """The records of an unbroken log, as found. Raises `Problem` with this advice where it is broken."""
     async for message in messages:
         wire = walk.judge(message)
         unbroken(walk, advice)
         if wire is not None:
-            yield decode(wire)
+            yield Entry(decode(wire), wire, message.offset, message.time, walk.head.hash)
 
 
 def unbroken(walk: Walk, advice: str) -> None:

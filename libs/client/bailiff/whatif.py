@@ -11,7 +11,7 @@ from .moments import point
 from .problem import ExitCode, Problem
 from .simulating import simulator
 from .sources import Source
-from .walk import Walk, records
+from .walk import Walk, entries
 
 if TYPE_CHECKING:
     from bailiff_sim.what_if import WhatIf
@@ -24,8 +24,8 @@ async def whole_log(source: Source, seen: Callable[[int], None] = lambda _: None
     """Every record. seen: called with how many there are so far. Raises `Problem` where the log does not begin with the first."""
     source.from_its_beginning("what-if")
     found: list[Record] = []
-    async for record in records(Walk(source.domain), source.messages, "see: bailiff audit verify"):
-        found.append(record)
+    async for entry in entries(Walk(source.domain), source.messages, "see: bailiff audit verify"):
+        found.append(entry.record)
         seen(len(found))
     return found
 

@@ -29,7 +29,7 @@ from bailiff_bus.port import Message
 from bailiff_core.explain import jobs_of
 from bailiff_core.fold import apply
 from bailiff_core.model.pool import Pool
-from bailiff_core.records import AUDIT_TYPES, decode
+from bailiff_core.records import AUDIT_TYPES
 from bailiff_core.records.wire import time_text
 from bailiff_core.words import count_text
 
@@ -147,15 +147,10 @@ async def show(
     async with source_of(session, file, archive) as source, aclosing(source.messages) as messages:
         source.from_its_beginning("audit show")
         judge, pool = walk.Walk(source.domain), Pool()
-        async for message in messages:
-            wire = judge.judge(message)
-            walk.unbroken(judge, "see: bailiff audit verify")
-            if wire is None:
-                continue
-            record = decode(wire)
-            apply(pool, record)
-            if record.seq == seq:
-                found = record_data(Entry(record, wire, message.offset, message.time, judge.head.hash), pool)
+        async for entry in walk.entries(judge, messages, "see: bailiff audit verify"):
+            apply(pool, entry.record)
+            if entry.record.seq == seq:
+                found = record_data(entry, pool)
                 break
         else:
             last = judge.head.next_seq - 1

@@ -13,7 +13,7 @@ from typing import Any
 from bailiff.logfile import about_line, message_line
 from bailiff.problem import ExitCode, Problem
 from bailiff.sources import Source
-from bailiff.walk import Walk, records
+from bailiff.walk import Walk, entries
 from bailiff.written import put
 from bailiff_bus.messages import LogSealed
 from bailiff_bus.port import Message
@@ -50,8 +50,8 @@ async def write_dataset(folder: Path, source: Source, names: Pseudonyms, licence
     _refuse_others(folder)
     walk, anonymiser, tables = Walk(source.domain), Anonymiser(names), Tables(MONDAY)
     lines = [about_line(names.name("pool", source.domain), 0)]
-    whole = records(walk, source.messages, "nothing was written; see: bailiff audit verify")
-    async for record, wire in anonymised(whole, anonymiser):
+    whole = entries(walk, source.messages, "nothing was written; see: bailiff audit verify")
+    async for record, wire in anonymised((entry.record async for entry in whole), anonymiser):
         tables.note(record)
         lines.append(message_line(Message(AUDIT.name, 0, record.seq, record.time, None, wire.headers, wire.value)))
     if anonymiser.head is None:
