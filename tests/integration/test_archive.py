@@ -320,6 +320,8 @@ async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database
         await auditor.until("it is sealed", lambda: auditor.value("bailiff_sealed_records") == len(story.wires))
     before = await archived(database)
     await name_actor(database, "u-7", "Ada Lovelace")
+    await name_actor(database, "u-8", "Grace Hopper")
+    await query(database, "ANALYZE")  # as PostgreSQL does by itself
     assert (await whole_database(database)).count("Lovelace") == 1  # the archive has no spec, and the name in one place only
     assert await erase_actor(database, "u-7")
     assert not await erase_actor(database, "u-7")
@@ -335,9 +337,28 @@ async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database
 
 
 async def whole_database(dsn: str) -> str:
-    """Every row of every table as text."""
+    """Every row of every table as text, and what the planner remembers of them."""
     tables = await query(dsn, "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'public'")
-    return "".join([str(await query(dsn, f"SELECT * FROM {row['name']}")) for row in tables])
+    return "".join([str(await query(dsn, f"SELECT * FROM {row['name']}")) for row in tables]) + await sampled(dsn)
+
+
+async def sampled(dsn: str) -> str:
+    """What the planner remembers of columns' values."""
+    return str(await query(dsn, "SELECT s::text FROM pg_stats s WHERE schemaname = 'public'"))
+
+
+async def test_what_the_planner_of_an_earlier_release_sampled_of_names_goes_too(database: str) -> None:
+    connection = await connect(database, 30)
+    await migrate(connection, migrations()[:11])
+    await name_actor(database, "u-7", "Ada Lovelace")
+    await name_actor(database, "u-8", "Grace Hopper")
+    await connection.execute("ANALYZE actors; GRANT SELECT ON requests_by_people TO pg_monitor")
+    assert "Lovelace" in await sampled(database)
+    await migrate(connection, migrations())
+    assert "Lovelace" not in await sampled(database)
+    assert await query(database, "SELECT name FROM actors WHERE actor = 'u-7'")
+    assert await connection.fetchval("SELECT has_table_privilege('pg_monitor', 'requests_by_people', 'SELECT')")
+    await connection.close()
 
 
 # --- migrations
@@ -445,6 +466,7 @@ RELEASED = {
     9: "569a975e66666b29",
     10: "9ad29534c984dbe8",
     11: "3e531c97d3a40e4b",
+    12: "37398f9cc9fcd2c0",
 }
 
 
