@@ -18,9 +18,13 @@ def as_line(offset: int, time: int, headers: Headers, value: bytes) -> dict[str,
 
 def from_line(line: dict[str, Any], partition: int) -> Message:
     """The message. Raises `KeyError`, `TypeError` or `ValueError` for what is no such line."""
-    headers = tuple((str(name), _from_json(text)) for name, text in line["headers"])
+    headers = tuple((_name(name), _from_json(text)) for name, text in line["headers"])
     value = _from_json(line["value"])
     return Message(AUDIT.name, partition, int(line["offset"]), int(line["time"]), None, headers, value)
+
+
+def _name(text: Any) -> str:
+    return str(text).encode().decode()  # JSON can say what no text has: half of a surrogate pair
 
 
 def _to_json(raw: bytes) -> Text:

@@ -371,6 +371,7 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
         path = [bytes.fromhex(each) for each in document["path"]]
         seal = LogSealed.model_validate_json(json.dumps(document["seal"]))
         keys = [SealingKey.model_validate_json(json.dumps(each)) for each in document.get("keys", [])]
+        leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     except (KeyError, TypeError, ValueError, ValidationError, RecursionError, OverflowError) as error:
         raise Disproved(f"this is no proof, or a part of it is missing: {type(error).__name__}") from None
     said = dict(headers)
@@ -378,7 +379,6 @@ def check_proof(text: str, trusted: Sequence[str] = ()) -> Proved:
         raise Disproved(f"the record itself does not say that it is {domain}#{seq}")
     check_seal(seal, domain)
     vouched = _handed_down(seal, domain, keys, trusted)
-    leaf = leaf_hash(bytes.fromhex(record_hash(wire)))
     if not included(leaf, seq, seal.size, path, bytes.fromhex(seal.root)):
         raise Disproved(f"{domain}#{seq} with these bytes is not under {_what(seal)}")
     return Proved(domain, seq, wire, seal, vouched)

@@ -86,7 +86,7 @@ class LogFile:
     def _parsed(self, number: int, line: str) -> dict[str, Any]:
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._fault(number, f"not JSON: {error}") from None
         if not isinstance(value, dict):
             raise self._fault(number, "expected a JSON object")

@@ -83,5 +83,5 @@ def checked(file: Path, trust: list[str]) -> Checked:
 def _data(value: bytes) -> Any:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

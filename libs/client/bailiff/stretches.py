@@ -47,7 +47,7 @@ class Strict(BaseModel):
 class Stretch(Strict):
     """One file. head, peaks: the chain and the Merkle tree before its first record; after: the hash of its last record."""
 
-    name: Annotated[str, Field(pattern=r"^[^/]+$")]
+    name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]
     first_seq: Count
     last_seq: Count
     messages: Count

@@ -1,0 +1,68 @@
+"""Files that somebody hands over: whatever stands in them, what is wrong with them is told in a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bailiff.logfile import about_line
+from bailiff.problem import ExitCode, Problem
+from bailiff.proofs import checked
+from bailiff.sources import from_file
+from bailiff.stretches import MANIFEST
+from bailiff.verifying import verified
+from bailiff_bus.seals import make_proof, make_seal
+from bailiff_core.records import Wire
+from bailiff_core.records.merkle import Frontier, leaf_hash
+from bailiff_core.records.wire import record_hash
+
+DEEP = "[" * 100_000
+NO_TEXT = "\ud800"  # JSON can say it, and no text has it
+
+
+def proof_of(value: bytes) -> dict[str, Any]:
+    """Of a log of one record, sealed by whoever made it: right in itself."""
+    wire = Wire((("ce_domain", b"pool-a"), ("ce_seq", b"0")), value)
+    tree = Frontier()
+    tree.append(leaf_hash(bytes.fromhex(record_hash(wire))))
+    seal = make_seal(b"\x01" * 32, "pool-a", "0" * 64, tree, record_hash(wire), 1)
+    return make_proof("pool-a", 0, wire.headers, wire.value, seal, lambda _at, _size: b"")
+
+
+def test_the_data_of_a_proved_record_that_is_no_json_are_not_told(tmp_path: Path) -> None:
+    for value, data in (("{}", {}), (DEEP, None)):
+        (tmp_path / "proof.json").write_text(json.dumps(proof_of(value.encode())))
+        found = checked(tmp_path / "proof.json", [])
+        assert (found["ok"], found["data"]) == (True, data)
+
+
+def test_a_proof_with_a_header_that_no_message_has_is_none(tmp_path: Path) -> None:
+    proof = proof_of(b"{}")
+    proof["headers"].append([f"ce_{NO_TEXT}", ""])
+    (tmp_path / "proof.json").write_text(json.dumps(proof))
+    assert "this is no proof" in checked(tmp_path / "proof.json", [])["problem"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [DEEP, json.dumps({"offset": 0, "time": 1, "headers": [[f"ce_{NO_TEXT}", "x"]], "value": "{}"})],
+    ids=["nested", "a header that no message has"],
+)
+async def test_a_line_that_no_export_has_is_told_with_its_place(line: str, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(f"{about_line('pool-a', 0)}{line}\n")
+    with pytest.raises(Problem, match=r"log\.jsonl:2: ") as told:
+        await verified(from_file(tmp_path / "log.jsonl"), [])
+    assert told.value.code == ExitCode.USAGE
+
+
+def test_a_manifest_with_a_name_that_no_file_has_is_none(tmp_path: Path) -> None:
+    head = {"domain": "pool-a", "next_seq": 0, "hash": "0" * 64, "time": "", "epoch": 0}
+    stretch = {
+        "name": "a\0b", "first_seq": 0, "last_seq": 9, "messages": 10, "bytes": 1, "sha256": "0" * 64, "head": head, "peaks": [],
+        "after": "0" * 64,
+    }  # fmt: skip
+    said = {"bailiff_stretches": 1, "domain": "pool-a", "partition": 0, "size": 10, "stretches": [stretch], "seals": []}
+    (tmp_path / MANIFEST).write_text(json.dumps(said))
+    with pytest.raises(Problem, match=r"stretches\.0\.name"):
+        from_file(tmp_path)
