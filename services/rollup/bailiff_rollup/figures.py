@@ -5,6 +5,7 @@ record can never count twice. A sum has a name and labels; what has a level (GPU
 """
 
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -15,6 +16,7 @@ from .measured import Measured
 from .sums import LENGTHS, Sums, WindowName, found, listed
 
 SCHEMA = 1
+PACKED_FROM = 256 * 1024  # bytes: those of a thousand projects would be more than Kafka takes in one message
 
 
 @dataclass(slots=True)
@@ -136,12 +138,13 @@ class Figures:
                 name: [window.begin, window.first_seq, listed(window.sums)] for name, window in self.windows.items()
             },
         }  # fmt: skip
-        return json.dumps(data, separators=(",", ":")).encode()
+        plain = json.dumps(data, separators=(",", ":")).encode()
+        return zlib.compress(plain, level=1) if len(plain) >= PACKED_FROM else plain
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self | None:
         """What was stored; None where another release did, whose sums mean something else."""
-        data = json.loads(stored)
+        data = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
         if data["schema"] != SCHEMA:
             return None
         return cls(

@@ -1,12 +1,14 @@
 """What agents measured, summed up by project and window; and that a crash between two looks changes nothing."""
 
 import json
+from random import Random
 
 import pytest
 
+from bailiff_bus import topics
 from bailiff_bus.messages import DeviceMeasured, MeasuredWindow, NodeTelemetry
 from bailiff_bus.port import Message
-from bailiff_rollup.figures import Figures
+from bailiff_rollup.figures import Entitled, Figures
 from bailiff_rollup.measured import Measured
 from bailiff_rollup.sums import of
 
@@ -103,3 +105,24 @@ def test_figures_that_a_release_without_measurements_has_stored_go_on() -> None:
     figures = Figures.from_bytes(json.dumps(stored).encode())
     assert figures is not None
     assert (figures.next_seq, figures.measured) == (7, Measured())
+
+
+def test_the_sums_of_a_thousand_projects_fit_into_one_message() -> None:
+    """And come back from it; those of a few stand in it as any reader of JSON has them."""
+    few, many = Figures(), Figures()
+    dice = Random(7)
+    for figures, projects in ((few, 3), (many, 1_000)):
+        list(figures.advance(MIDNIGHT))
+        for number in range(projects):
+            name = f"team-{number:04}-of-a-department"
+            figures.sample[name] = Entitled(8_000, 16_000, 8_000, 24_000)
+            for sum_ in ("used", "idle", "entitled"):
+                figures.add(sum_, name, amount=dice.randrange(10**15, 10**17))
+            for each in figures.measured.count(MIDNIGHT, look(device("train-1")), {"train-1": (name, "")}):
+                pytest.fail(f"no window is over: {each}")
+            for sums in (figures.measured.totals, *(sums for _, sums in figures.measured.windows.values())):
+                sums |= {key: dice.randrange(10**15, 10**17) for key in sums}
+    assert len(many.to_bytes()) < topics.ROLLUP_STATE.max_message_bytes
+    assert json.loads(few.to_bytes())["schema"] == 1
+    for figures in (few, many):
+        assert Figures.from_bytes(figures.to_bytes()) == figures

@@ -89,7 +89,7 @@ class MeasuredWindow(MessageBody):
 class RollupState(Document):
     """What the roll-up has counted of a domain, up to but not including `next_seq`; hash: of the record before that.
 
-    Everything else in it is the roll-up's own affair.
+    Everything else in it is the roll-up's own affair. Where there are hundreds of projects all of it is packed (zlib).
     """
 
     next_seq: Count
