@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import asyncpg
+import httpx
 import pytest
 from jsonschema import Draft202012Validator
 from tests.api_kit import Api, Event
@@ -22,12 +23,14 @@ from tests.http_kit import PATIENCE_S
 from tests.log_builder import MINUTE, SECOND, Story, policy
 
 from bailiff.logfile import message_line
+from bailiff_auditor.api.app import application
 from bailiff_auditor.api.archive import Archive
 from bailiff_auditor.database import connect
 from bailiff_auditor.holds import AnotherLog, Holds
 from bailiff_auditor.usage import follow_usage
 from bailiff_bus.log import Entry
 from bailiff_bus.messageline import as_line
+from bailiff_bus.metrics import Metrics
 from bailiff_bus.settings import PoolDeclaration
 from bailiff_core.explain import jobs_of
 from bailiff_core.fold import apply
@@ -108,7 +111,8 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
     preempted = seq_of(story, "PreemptionDecided")
     async with world(database, tmp_path, story) as it:
         api = it.api
-        schemas = (await api.get("/openapi.json"))["components"]["schemas"]
+        described = (await api.get("/openapi.json"))["components"]["schemas"]
+        schemas = {name: {**schema, "additionalProperties": False} for name, schema in described.items()}
 
         async def get(path: str, model: str, **parameters: object) -> dict:
             found = await api.get(f"/domains/pool-a{path}", **parameters)
@@ -174,6 +178,7 @@ async def test_the_story_can_be_asked_for(database: str, tmp_path: Path) -> None
         assert (pool["ok"], pool["next_seq"]) == (True, len(story.wires))
         assert pool["sealed"] >= 10
         assert (await api.get("/domains"))["items"][0]["domain"] == "pool-a"
+        assert len((await get("/gpus", "GpuMap"))["nodes"][0]["gpus"]) == 2
         (node,) = (await get("/nodes", "NodePage"))["items"]
         assert (node["node"], node["gpus"], node["state"]) == ("n1", 2, "ready")
         projects = {each["project"]: each for each in (await get("/projects", "ProjectPage"))["items"]}
@@ -228,8 +233,9 @@ async def test_who_borrowed_what_is_told_for_every_project_over_time(database: s
         carried = (await it.api.get("/domains/pool-a/borrowing", **between))["projects"][0]
         assert set(carried["borrowed"]) == {2.0}, "nothing was noted in that minute: it is as it was before"
         assert carried["borrowed_gpu_hours"] == pytest.approx(2 / 60, abs=0.001)
-        nothing = await it.api.get("/domains/pool-a/borrowing", **{"from": "2200-01-01T00:00:00Z"})
-        assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)
+        for nowhere in ({"from": "2200-01-01T00:00:00Z"}, {"to": "0001-01-01T00:00:00Z"}):
+            nothing = await it.api.get("/domains/pool-a/borrowing", **nowhere)
+            assert (nothing["times"], nothing["projects"], nothing["from"]) == ([], [], None)
         await it.api.refused(400, "/domains/pool-a/borrowing", points=501)
 
 
@@ -332,7 +338,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
                 last = event.id
                 if event.type:
                     seen.append(event.data["seq"])
-                    assert event.id == f"pool-a:{event.data['seq']}"
+                    assert event.id == f"pool-a:{event.data['seq']}:{event.data['hash'][:8]}"
                 if len(seen) == begun // 2:
                     break
         async with it.api.stream("/domains/pool-a/events", last=last) as events:
@@ -351,7 +357,7 @@ async def test_the_stream_goes_from_the_past_to_the_present_and_on_after_a_break
         async with it.api.stream("/events", type=["JobEnded", "JobWaits"], project="research", after="pool-a:3") as events:
             async for event in events:
                 wanted += [event] if event.type else []
-                if not event.type and event.id == f"pool-a:{len(story.wires) - 1}":
+                if not event.type and event.id.startswith(f"pool-a:{len(story.wires) - 1}:"):
                     break
         assert [(event.type, event.data["job"]) for event in wanted] == [
             ("JobWaits", said(story, "PreemptionDecided").victims[0].job)
@@ -385,6 +391,62 @@ async def test_a_stream_ends_where_what_it_has_sent_was_set_aside(database: str,
                     await query(database, "UPDATE domains SET next_seq = 5")
         told = await it.api.refused(400, "/domains/pool-a/events", after=f"pool-a:{last}")
         assert told["errors"][0]["allowed"] == "a record that is archived; the last one of pool-a is 4"
+
+
+async def test_who_was_away_while_records_were_set_aside_does_not_go_on_behind_those_in_their_places(
+    database: str, tmp_path: Path
+) -> None:
+    story = played()
+    async with world(database, tmp_path, story, api_heartbeat_s=0.2) as it:
+        seen, last = "", len(story.wires) - 1
+        async with it.api.stream("/domains/pool-a/events", **{"from": "start"}, type="JobEnded") as events:
+            async for event in events:
+                if event.id.startswith(f"pool-a:{last}:"):  # passed over
+                    seen = event.id
+                    await query(database, "UPDATE records SET hash = sha256(hash) WHERE seq = $1", last)  # and so it ends
+        told = await it.api.refused(400, "/events", after=seen)
+        assert "that one of pool-a was set aside" in told["errors"][0]["allowed"]
+        await it.api.refused(400, "/events", after=f"{seen}0")
+        async with it.api.stream("/events", after=f"pool-a:{last}") as events:  # who does not say it is believed
+            assert (await anext(events)).id.startswith(f"pool-a:{last}:")
+
+
+async def test_who_was_away_while_records_that_he_has_not_seen_were_pruned_is_told_so(database: str, tmp_path: Path) -> None:
+    async with world(database, tmp_path, played()) as it:
+        known = await it.api.http.get("/v1/domains/pool-a/records")
+        await query(database, "DELETE FROM records WHERE seq < 5")
+        await query(database, "UPDATE domains SET first_seq = 5")
+        told = await it.api.refused(400, "/events", after="pool-a:3")
+        assert told["errors"][0]["allowed"] == "a record that is archived; the first one of pool-a is 5"
+        for asked in ({"after": "pool-a:4"}, {"from": "start"}, {"from": "2"}):
+            async with it.api.stream("/events", **asked) as events:
+                assert ((await anext(events)).id, (await anext(events)).data["seq"]) == ("pool-a:4", 5)
+        again = await it.api.http.get("/v1/domains/pool-a/records", headers={"if-none-match": known.headers["etag"]})
+        assert again.status_code == 200
+
+
+async def test_a_pool_that_is_new_belongs_to_the_stream_from_its_first_record_on(database: str, tmp_path: Path) -> None:
+    """Also for who was away when it came."""
+    other, log = Story(domain="pool-b"), Log("pool-b")
+    other.node("n1", gpus=2)
+    log.append(other.wires)
+    places = [("pool-b", seq) for seq in range(len(other.wires))]
+
+    async def first(events: AsyncIterator[Event]) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        async for event in events:
+            found += [event.place] if event.type else []
+            if len(found) == len(places):
+                break
+        return found
+
+    async with world(database, tmp_path, played(), api_heartbeat_s=0.2) as it:
+        async with it.api.stream("/events", **{"from": "now"}) as events:
+            seen = (await anext(events)).id
+            async with Auditor(log, database, tmp_path / "b").running():
+                assert await first(events) == places
+        async with it.api.stream("/events", last=seen, **{"from": "now"}) as events:
+            assert await first(events) == places
 
 
 async def test_a_reader_that_takes_nothing_costs_little_and_the_number_of_streams_is_bounded(
@@ -515,6 +577,22 @@ async def test_where_postgres_is_away_it_says_so_and_comes_back(private_postgres
         private_postgres.start()
         await it.auditor.until("it is ready again", lambda: it.api.service.readiness()["archive"] is None)
         assert (await it.api.http.get("/v1/domains/pool-a/jobs")).status_code == 200
+
+
+async def test_where_postgres_lets_it_in_no_more_it_says_so() -> None:
+    """As after a change of the password."""
+
+    class Locked(Archive):
+        @contextlib.asynccontextmanager
+        async def reading(self) -> AsyncIterator[asyncpg.Connection]:
+            raise asyncpg.InvalidPasswordError("password authentication failed")
+            yield
+
+    app = application(Locked("postgresql://", 2, 1.0), None, Metrics())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x") as http:
+        answer = await http.get("/v1/domains")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        assert "password authentication failed" not in answer.text
 
 
 # --- who holds what, followed on

@@ -21,7 +21,7 @@ ABOUT = """Read-only questions to the archive of the audit log. Nothing is told 
 * Times are UTC. Lists come in pages: give `next` as `cursor`, with the same other parameters.
 * An answer has an `ETag`; with `If-None-Match` it is sent only if something has changed.
 * Errors are `application/problem+json` and name the parameter, what was found and what is allowed.
-* `/v1/events` is the live stream: it goes on behind `Last-Event-ID`, which is `domain:seq`.
+* `/v1/events` is the live stream: it goes on behind `Last-Event-ID`, the `id` of an event.
 """
 TAGS = {
     "pools": "Pools, how far they are archived, and their nodes.", "jobs": "Jobs, their attempts, and what waits.",

@@ -128,7 +128,8 @@ class Ask:
         return orjson.dumps([self.request.url.path, given]).decode()
 
     def _etag(self, row: Row) -> str:
-        state = [row["identity"], row["next_offset"], row["head_hash"], row["broken"], row["seals_offset"], row["holds_seq"]]
+        columns = ("identity", "first_seq", "next_offset", "head_hash", "broken", "seals_offset", "holds_seq")
+        state = [row[name] for name in columns]
         text = orjson.dumps([state, str(row["measured_at"]), self.request.url.path, self.request.url.query])
         return f'"{hashlib.sha256(text).hexdigest()[:24]}"'
 

@@ -71,6 +71,8 @@ async def _told(reading: Reading, from_: datetime | None, to: datetime | None, p
         return nothing
     until = looks["newest"] + timedelta(microseconds=1)
     until = until if to is None else min(to, until)
+    if until <= looks["oldest"]:
+        return nothing
     begin = max(looks["oldest"], from_ if from_ is not None else until - DEFAULT_SPAN)
     if begin >= until:
         return nothing

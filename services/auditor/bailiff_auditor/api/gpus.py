@@ -114,8 +114,8 @@ async def _gpus(reading: Reading, at: datetime | None, seq: int | None, node: st
             WHERE g.domain = $1 AND {condition} AND ($3::text IS NULL OR g.node = $3) ORDER BY g.node, g.gpu""",  # noqa: S608
         key, moment, node,
     ):  # fmt: skip
-        gpu = dict(row)
-        found.setdefault(gpu.pop("node"), {})[row["gpu"]] = {**gpu, "holders": []}
+        gpu = {**row, "holders": []}
+        found.setdefault(gpu.pop("node"), {})[gpu["gpu"]] = gpu
     condition, moment = _moment("h", at, seq)
     for row in await reading.fetch(
         f"""SELECT h.node, h.gpus, h.job, h.submitted_seq, h.attempt, h.task, h.kind, j.project, j.user_name AS "user",

@@ -21,6 +21,7 @@ TITLES = {
     500: "an error in this program", 503: "not now",
 }  # fmt: skip
 RETRY_AFTER = "2"
+REFUSED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 
 
 class Fault(BaseModel):
@@ -119,7 +120,7 @@ def _database(_: Request, error: Exception) -> Response:
         return problem(503, f"the archive cannot be read yet: {error}", headers={"retry-after": RETRY_AFTER})
     if isinstance(error, asyncpg.DataError):
         return problem(400, f"PostgreSQL cannot look for that: {error}")
-    if isinstance(error, AWAY):
+    if isinstance(error, (*AWAY, *REFUSED)):
         return problem(503, "PostgreSQL is not there", headers={"retry-after": RETRY_AFTER})
     return _ours(_, error)
 
