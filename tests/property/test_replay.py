@@ -160,7 +160,6 @@ def test_a_stepped_clock_moves_when_jobs_are_taken_to_end() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(100))
 def test_longer_histories_replay(seed: int) -> None:
     random_log(1000 + seed, 400).holds()

@@ -19,7 +19,8 @@ from bailiff_core.turn import RULES, decide
 KEPT = ("touched", "room_grew", "unplaceable", "untried", "passed_over", "kept_for_head", "selection", "plans")
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 DEEP = settings(QUICK, max_examples=3000)
-PARTS = 20  # each a run of minutes
+PARTS = 20
+LIMIT = 600  # s
 
 
 def tells(turns: list[list[Step]], *, shared: bool = False) -> None:
@@ -40,7 +41,7 @@ def test_any_history_of_shared_pools_keeps_the_invariants(turns):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(LIMIT)
 @given(steps(120))
 @DEEP
 def test_any_longer_history_keeps_the_invariants(turns):
@@ -48,7 +49,7 @@ def test_any_longer_history_keeps_the_invariants(turns):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(LIMIT)
 @pytest.mark.parametrize("part", range(PARTS))
 @given(turns=steps(80))
 @settings(DEEP, max_examples=10_000 // PARTS)
@@ -75,7 +76,7 @@ def test_a_turn_ends_when_no_rule_has_anything_left_to_say(turns, shared):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(LIMIT)
 @given(steps(80), st.booleans())
 @settings(DEEP, max_examples=1000)
 def test_a_turn_of_a_longer_history_ends_when_no_rule_has_anything_left_to_say(turns, shared):
@@ -115,7 +116,7 @@ def test_a_turn_cut_at_any_point_is_closed_and_made_up_for(turns):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(LIMIT)
 @given(steps(80))
 @DEEP
 def test_a_turn_of_a_longer_history_cut_at_any_point(turns):
