@@ -17,12 +17,12 @@ from bailiff_core.model.pool import Job, Node, Pool, Task
 
 AGAIN_AFTER, AGAIN_AT_THE_LATEST_AFTER = 2_000_000, 16_000_000
 
-Owed = tuple[str, int, int, int]
+Owed = tuple[str, int, str, int]
 
 
 @dataclass(slots=True)
 class OwedStarts:
-    """When a start (job, attempt, node number, seq that ordered it) was sent last, µs of boot time, and how long to wait then."""
+    """When a start (job, attempt, the agent's incarnation, seq that ordered it) was sent last, and how long to wait then, µs."""
 
     ambient: Ambient
     _sent: dict[Owed, tuple[int, int]] = field(default_factory=dict)
@@ -41,7 +41,8 @@ class OwedStarts:
                 if task.state == "starting" and task.eviction is None:
                     orders.setdefault((task.start_seq or 0, task.node), []).append(task)
             for (seq, number), tasks in sorted(orders.items(), key=lambda order: order[0]):
-                key = (job.id, job.attempt, number, seq)
+                node = pool.nodes[number]
+                key = (job.id, job.attempt, node.incarnation, seq)
                 before = self._sent.get(key)
                 if before is None:
                     owed[key] = boot, AGAIN_AFTER
@@ -51,7 +52,7 @@ class OwedStarts:
                         owed[key] = before
                         continue
                     owed[key] = boot, min(2 * pause, AGAIN_AT_THE_LATEST_AFTER)
-                yield job, pool.nodes[number], tasks
+                yield job, node, tasks
         self._sent = owed
 
 
