@@ -310,6 +310,22 @@ async def test_what_people_read_does_not_depend_on_where_the_auditor_was_stopped
 # --- erasure
 
 
+async def test_what_postgresql_cannot_hold_as_text_stands_in_the_bytes_alone(database: str, tmp_path: Path) -> None:
+    story, log = busy(), Log()
+    victim = next(iter(story.pool.jobs))
+    story.evict(victim, reason="why\x00\x00 not \\u0000")
+    last = story.wires[-1]
+    log.append([*story.wires[:-1], Wire((*last.headers, ("ce_actor", b"eve\x00")), last.value)])
+    async with Auditor(log, database, tmp_path).running() as auditor:
+        await auditor.until("it is archived", lambda: auditor.value("bailiff_archive_head_seq") == len(story.wires) - 1)
+    assert await archived(database) == log.messages()
+    assert [row["actor"] for row in await query(database, "SELECT actor FROM records WHERE actor LIKE 'eve%'")] == ["eve�"]
+    assert [row["why"] for row in await query(database, "SELECT why FROM evictions WHERE job = $1", victim)] == [
+        "somebody wants it off its place: why�� not \\u0000"
+    ]
+    assert (await derived(database, None)).differences == []
+
+
 async def test_names_and_specs_can_be_erased_and_the_record_still_holds(database: str, tmp_path: Path) -> None:
     story, log = busy(), Log()
     log.append(story.wires)

@@ -28,6 +28,11 @@ class NotInArchive(Exception):
     """The archive cannot be read, or does not hold that domain. The text says why."""
 
 
+def without_nul(text: str) -> str:
+    """The text as PostgreSQL can hold it; the bytes beside it stay as they are."""
+    return text.replace("\x00", "�")
+
+
 def packed(headers: Headers) -> bytes:
     """Headers in their order as bytes: name and value of each, each after its length in 4 bytes, big-endian."""
     return packed_laid(*laid_out(Wire(headers, b"")))

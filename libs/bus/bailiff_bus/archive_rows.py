@@ -14,7 +14,7 @@ from bailiff_core.records import Record, decisions, facts
 from bailiff_core.records.payload import Decision, Payload
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
-from .archive import packed
+from .archive import packed, without_nul
 from .port import Message
 
 RECORD_COLUMNS = (
@@ -35,7 +35,7 @@ def record_row(domain: int, message: Message, record: Record, digest: bytes) -> 
     return (
         domain, record.seq, message.offset, message.time, EPOCH_START + record.time * MICROSECOND, record.epoch, record.turn,
         record.type.removeprefix("bailiff.audit."), issubclass(of, Decision), _job_in(of)(record.data) or None,
-        record.actor or None, digest, message.key, packed(message.headers), message.value,
+        without_nul(record.actor) or None, digest, message.key, packed(message.headers), message.value,
     )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def record_bytes(domain: int, message: Message, headers: bytes, record: Record, 
             8, record.epoch, 8, record.turn,
         ),
         alike, _field(job.encode()) if job else _NULL,
-        _field(record.actor.encode()) if record.actor else _NULL, _HASH, digest, _NULL if key is None else _field(key),
+        _field(without_nul(record.actor).encode()) if record.actor else _NULL, _HASH, digest,
+        _NULL if key is None else _field(key),
         _length(len(headers)), headers, _length(len(value)), value,
     ])  # fmt: skip
 

@@ -14,6 +14,8 @@ from bailiff_core.model.pool import Job, Node, Pool
 from bailiff_core.records import Record, facts
 from bailiff_core.records.wire import EPOCH_START, MICROSECOND
 
+from .archive import without_nul
+
 Key = tuple[Any, ...]
 What = tuple[Any, ...]
 
@@ -154,7 +156,7 @@ def states_of(node: Node) -> dict[Key, What]:
     found: dict[Key, What] = {}
     for device in node.devices:
         bad = "quarantined" if node.quarantined >> device.number & 1 else "unhealthy" if not device.healthy else ""
-        trouble = device.trouble.replace("\x00", "�") if bad else ""
+        trouble = without_nul(device.trouble) if bad else ""
         found[node.name, device.number] = (device.id, device.model, bad or "ok", trouble)
     return found
 

@@ -5,6 +5,7 @@ last of several values; which one is said here once. Nothing is counted up, so t
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from bailiff_core.records.payload import Payload
 from bailiff_core.records.wire import time_text
 
 Row = dict[str, Any]
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class People:
     def take(self) -> dict[str, str]:
         """The rows that are due as JSON, by table, in the order of their keys; none are due any more."""
         due, self._due = self._due, {name: {} for name in TABLES}
-        return {name: orjson.dumps([rows[key] for key in sorted(rows)]).decode() for name, rows in due.items() if rows}
+        return {name: _text([rows[key] for key in sorted(rows)]) for name, rows in due.items() if rows}
 
     def row(self, table: str, *key: Any, **values: Any) -> None:
         """Merge these values into a row."""
@@ -394,6 +396,12 @@ def _drained(people: People, _: Record, data: facts.NodeDrained) -> None:
 @tells(facts.NodeUndrained)
 def _undrained(people: People, _: Record, data: facts.NodeUndrained) -> None:
     people.row("nodes", data.node, drained="")
+
+
+def _text(rows: list[Row]) -> str:
+    """As JSON, with what `without_nul` puts in the place of each NUL."""
+    text = orjson.dumps(rows).decode()
+    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text  # to look for it costs nothing beside this
 
 
 def _json(value: object) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from asyncpg import Connection
 
-from bailiff_bus.archive import packed, tree_from
+from bailiff_bus.archive import packed, tree_from, without_nul
 from bailiff_bus.archive_rows import COPY_BEGIN, COPY_END, RECORD_COLUMNS
 from bailiff_bus.people import UPSERTS
 from bailiff_bus.port import Message
@@ -95,10 +95,10 @@ async def hash_of(connection: Connection, domain: int, seq: int) -> str:
 
 
 def orphan_row(domain: int, message: Message, kind: str, reason: str, digest: str) -> tuple[Any, ...]:
-    """An orphan's row, as `ORPHAN_COLUMNS` has it. Text that PostgreSQL cannot hold is in the bytes."""
-    said = reason.replace("\x00", "�")
+    """An orphan's row, as `ORPHAN_COLUMNS` has it."""
     return (
-        domain, message.offset, message.time, kind, said, digest, message.key, packed(message.headers), message.value
+        domain, message.offset, message.time, kind, without_nul(reason), digest, message.key, packed(message.headers),
+        message.value,
     )  # fmt: skip
 
 
@@ -128,5 +128,5 @@ async def mark_broken(connection: Connection, domain: int, why: str) -> None:
     """Say in the database that nothing beyond its position is archived, and why."""
     await connection.execute(
         "UPDATE domains SET broken = $2, broken_since = coalesce(broken_since, $3) WHERE id = $1 AND broken <> $2",
-        domain, why.replace("\x00", "�"), datetime.now(UTC),
+        domain, without_nul(why), datetime.now(UTC),
     )  # fmt: skip
