@@ -105,12 +105,12 @@ class Arena(World):
         return [message for number in range(count) for message in self.cluster.messages(topics.DEAD_LETTERS.name, number)]
 
     async def still_works(self) -> None:
-        """A good job runs to its end."""
+        """A good job runs to its end; where the log was said to be cut short and reports are gone, after lease and margin."""
         spec = JobSpec(command=("true",), env={"BAILIFF_SIM_RUN_FOR": "1"}, runtime="simulated")
         group = TaskGroup(gpu_milli=1000, cpu_milli=1, memory_bytes=1)
         demand = JobDemand(job="good", tasks=(group,), priority_class="inference")
         await self.feed([(topics.REQUESTS.name, *plain(SubmitJob(demand=demand, spec=spec), DOMAIN, "good"))])
-        for _ in range(600):
+        for _ in range(1_600):
             await asyncio.sleep(0.5)
             job = self.witness.pool.jobs.get("good")
             if job is not None and job.phase == "succeeded":
