@@ -1,6 +1,7 @@
 """Fixtures for all rooms of tests."""
 
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from tests.system import _battered_systems, _calm_systems, battered, system  # n
 SHARED = ("_stages", "_battered_systems", "_calm_systems", "kafka", "postgres")
 """Running parts that tests share, which live from their first use to the end of the run; those that cost most to keep first."""
 WITH_PROCESSES = {"acceptance", "integration", "process"}
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # what runs behind a shell's & is deaf to Ctrl-C, and so is what it starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
