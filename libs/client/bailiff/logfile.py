@@ -9,7 +9,8 @@ too. The whole file may be gzipped.
 import gzip
 import json
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +21,7 @@ from .problem import ExitCode, Problem
 
 FORMAT = 1
 GZIP = b"\x1f\x8b"
+LONGEST_LINE = 256 * 1024 * 1024  # characters: the first line may hold the seals of years; what is packed can grow a thousandfold
 
 
 def about_line(domain: str, partition: int, seals: Sequence[dict[str, Any]] = ()) -> str:
@@ -39,11 +41,11 @@ async def write_log(
 ) -> int:
     """Write the file; returns how many messages it holds."""
     out.write(about_line(domain, partition, seals))
-    count = 0
+    written = 0
     async for message in messages:
         out.write(message_line(message))
-        count += 1
-    return count
+        written += 1
+    return written
 
 
 class LogFile:
@@ -72,16 +74,25 @@ class LogFile:
                 packed = raw.read(len(GZIP)) == GZIP
             if packed:
                 with gzip.open(self.path, "rt", encoding="utf-8") as lines:
-                    yield from lines
+                    yield from self._whole(lines)
             else:
                 with self.path.open(encoding="utf-8") as lines:
-                    yield from lines
+                    yield from self._whole(lines)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise Problem(ExitCode.FOUND_WRONG, f"{self.path}: is damaged or cut short: {error}") from None
         except OSError as error:
             raise Problem(ExitCode.USAGE, f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise Problem(ExitCode.USAGE, f"{self.path}: is not UTF-8") from None
+
+    def _whole(self, lines: TextIO) -> Iterator[str]:
+        for number in count(1):
+            line = lines.readline(LONGEST_LINE)
+            if not line:
+                return
+            if len(line) == LONGEST_LINE:
+                raise self._fault(number, f"the line has {LONGEST_LINE:,} characters or more, and no export writes such a one")
+            yield line
 
     def _parsed(self, number: int, line: str) -> dict[str, Any]:
         try:

@@ -1,5 +1,6 @@
 """Files that somebody hands over: whatever stands in them, what is wrong with them is told in a sentence."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,14 @@ async def test_a_line_that_no_export_has_is_told_with_its_place(line: str, tmp_p
     (tmp_path / "log.jsonl").write_text(f"{about_line('pool-a', 0)}{line}\n")
     with pytest.raises(Problem, match=r"log\.jsonl:2: ") as told:
         await verified(from_file(tmp_path / "log.jsonl"), [])
+    assert told.value.code == ExitCode.USAGE
+
+
+async def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bailiff.logfile.LONGEST_LINE", 1_000)
+    (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(about_line("pool-a", 0).encode() + b" " * 10_000_000))
+    with pytest.raises(Problem, match=r"log\.jsonl\.gz:2: the line has 1,000 characters or more") as told:
+        await verified(from_file(tmp_path / "log.jsonl.gz"), [])
     assert told.value.code == ExitCode.USAGE
 
 
