@@ -115,11 +115,14 @@ class Stack(Started):
         self._progress("starting Kafka")
         if not self.kafka.running():
             self.kafka.start()
-        self._progress("creating topics")
-        asyncio.run(create_topics(self.kafka.bootstrap, len(self.plan.pools)))
+        asyncio.run(self._create_topics())
         pools = [{"name": name, "partition": partition} for partition, name in enumerate(self.plan.pools)]
         (self.folder / "pools.yaml").write_text(yaml.safe_dump({"pools": pools}))
         self._http = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+
+    async def _create_topics(self) -> None:
+        self._progress("creating topics")  # once asyncio listens to Ctrl-C: before, half an event loop would be left
+        await create_topics(self.kafka.bootstrap, len(self.plan.pools))
 
     def start_service(self, name: str, *, replica: str = "", env: Mapping[str, str] | None = None) -> str:
         """Start one service (again); its process name, which is that of the service plus `replica`."""
